@@ -1,0 +1,443 @@
+//! Which rows are given out next, and which batch is delivered next. No threads, no clock: a plain data
+//! structure that the engine keeps behind its lock.
+//!
+//! Batches stand in a queue in the order of the plan. Rows are given out from the front: the oldest batch with
+//! rows left comes first, so all workers finish it together. Batches leave at the front as well, or, if order
+//! is not kept, from wherever one is ready.
+//!
+//! ```text
+//!  delivered ◄─ [ready] [ready] [filling 64/64] [filling 12/64] ◄─ opened when there is room
+//!               └── ready: 2 ─┘  claimed: all     next_claim
+//! ```
+//!
+//! *Room* is the only back-pressure. A new batch is opened if nothing is open (the oldest batch may always
+//! proceed, however large), or if it fits the byte budget and
+//! - running ahead: fewer than `batches` batches are ready to be delivered. While one slow row holds up the
+//!   oldest batch nothing is ready, so the others run ahead as far as the bytes allow;
+//! - otherwise: fewer than `batches` batches are open at all.
+
+use std::{collections::VecDeque, ops::Range, time::Duration};
+
+use crate::{Cursor, Draw, Failure, Unit, pace::Pace, plan::Spare};
+
+/// How far loading may be ahead of the consumer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Batches ready for the consumer; if not running ahead, batches begun and not yet delivered.
+    pub batches: usize,
+    /// Whether workers run ahead of a batch that is held up.
+    pub run_ahead: bool,
+    /// Bytes of batches begun and not yet delivered. One batch may always be begun.
+    pub bytes: u64,
+}
+
+/// What a finished batch turned out to be: nothing, if all its rows were left out.
+pub(crate) type Outcome<B, E> = Result<Option<B>, E>;
+
+/// A batch as the plan gave it.
+#[derive(Default)]
+pub(crate) struct Ticket {
+    /// The places before and after it.
+    pub(crate) before: Cursor,
+    pub(crate) after: Cursor,
+    pub(crate) indices: Vec<usize>,
+    pub(crate) spare: Option<Spare>,
+}
+
+struct Slot<T, B, E> {
+    ticket: Ticket,
+    stage: Stage<T, B, E>,
+    bytes: u64,
+}
+
+enum Stage<T, B, E> {
+    Filling {
+        tray: T,
+        claimed: usize,
+        done: usize,
+        failures: Vec<Failure>,
+    },
+    /// All rows are done; a worker is putting the batch together.
+    Closing,
+    Ready {
+        outcome: Outcome<B, E>,
+        failures: Vec<Failure>,
+    },
+    /// Delivered out of order, and waiting for the ones before it to leave the queue.
+    Gone,
+    EndOfEpoch,
+}
+
+/// Rows given to a worker.
+pub(crate) struct Claim<T> {
+    pub(crate) id: u64,
+    pub(crate) epoch: u64,
+    pub(crate) batch: u64,
+    pub(crate) rows: Range<usize>,
+    pub(crate) tray: T,
+    pub(crate) spare: Option<Spare>,
+}
+
+/// A batch all of whose rows are done.
+pub(crate) struct Done<T> {
+    pub(crate) id: u64,
+    pub(crate) epoch: u64,
+    pub(crate) batch: u64,
+    pub(crate) tray: T,
+    pub(crate) indices: Vec<usize>,
+    pub(crate) failures: Vec<Failure>,
+}
+
+/// What the consumer gets.
+pub(crate) enum Taken<B, E> {
+    Batch { outcome: Outcome<B, E>, failures: Vec<Failure> },
+    EndOfEpoch,
+    NotYet,
+}
+
+/// A batch that was abandoned while workers were filling it: its bytes count until they are done.
+struct Leaving {
+    id: u64,
+    rows: usize,
+    bytes: u64,
+}
+
+pub(crate) struct Schedule<T, B, E> {
+    queue: VecDeque<Slot<T, B, E>>,
+    /// The id of the first batch in the queue; ids are given once.
+    first: u64,
+    /// The id of the first batch that may have rows left to give out.
+    next_claim: u64,
+    /// How many batches could be delivered now.
+    ready: usize,
+    /// Ids of the ready ones in the order in which they became so, if order is not kept.
+    arrived: VecDeque<u64>,
+    /// Batches begun and not delivered.
+    open: usize,
+    bytes: u64,
+    leaving: Vec<Leaving>,
+    /// Everything before this place has been delivered.
+    at: Cursor,
+    window: Window,
+    unit: Unit,
+    in_order: bool,
+    pub(crate) pace: Pace,
+    /// Index lists to be used again.
+    lists: Vec<Vec<usize>>,
+}
+
+impl<T: Clone, B, E> Schedule<T, B, E> {
+    pub(crate) fn new(window: Window, unit: Unit, in_order: bool) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            first: 0,
+            next_claim: 0,
+            ready: 0,
+            arrived: VecDeque::new(),
+            open: 0,
+            bytes: 0,
+            leaving: Vec::new(),
+            at: Cursor::default(),
+            window,
+            unit,
+            in_order,
+            pace: Pace::default(),
+            lists: Vec::new(),
+        }
+    }
+
+    /// Whether a batch of so many bytes may be begun.
+    pub(crate) fn room(&self, bytes: u64) -> bool {
+        let counted = if self.window.run_ahead { self.ready } else { self.open };
+        let fits = self.bytes.checked_add(bytes).is_some_and(|total| total <= self.window.bytes);
+        // Bytes of abandoned batches are still in use, but they must not hold up the oldest batch for ever.
+        self.open == 0 || (fits && counted < self.window.batches)
+    }
+
+    /// An empty index list.
+    pub(crate) fn list(&mut self) -> Vec<usize> {
+        self.lists.pop().unwrap_or_default()
+    }
+
+    /// Puts a batch at the end of the queue.
+    pub(crate) fn begin(&mut self, ticket: Ticket, tray: T, bytes: u64) {
+        self.open += 1;
+        self.bytes += bytes;
+        let stage = Stage::Filling { tray, claimed: 0, done: 0, failures: Vec::new() };
+        self.queue.push_back(Slot { ticket, stage, bytes });
+    }
+
+    /// Puts a batch that needs no work at the end of the queue: one that failed before it began, or is empty.
+    pub(crate) fn begin_ready(&mut self, ticket: Ticket, outcome: Outcome<B, E>) {
+        self.open += 1;
+        self.queue.push_back(Slot { ticket, stage: Stage::Closing, bytes: 0 });
+        self.closed(self.first + self.queue.len() as u64 - 1, outcome, Vec::new(), None);
+    }
+
+    /// Puts a batch that was delivered in an earlier life at the end of the queue.
+    pub(crate) fn begin_gone(&mut self, ticket: Ticket) {
+        self.queue.push_back(Slot { ticket, stage: Stage::Gone, bytes: 0 });
+        self.drop_gone();
+    }
+
+    /// Puts the end of an epoch at the end of the queue.
+    pub(crate) fn end_epoch(&mut self, ticket: Ticket) {
+        self.queue.push_back(Slot { ticket, stage: Stage::EndOfEpoch, bytes: 0 });
+        self.count_ready();
+    }
+
+    /// Whether there are rows to give out.
+    pub(crate) fn has_rows(&mut self) -> bool {
+        self.skip_claimed();
+        self.next_claim < self.first + self.queue.len() as u64
+    }
+
+    /// Gives out rows of the oldest batch that has any left; their samples are put into `indices`.
+    pub(crate) fn claim(
+        &mut self,
+        indices: &mut Vec<usize>,
+        consumer_waits: bool,
+        workers: usize,
+    ) -> Option<Claim<T>> {
+        if !self.has_rows() {
+            return None;
+        }
+        let (id, at) = (self.next_claim, (self.next_claim - self.first) as usize);
+        let Slot { ticket, stage: Stage::Filling { tray, claimed, .. }, .. } = &mut self.queue[at] else {
+            unreachable!("a batch with rows left is being filled");
+        };
+        let left = ticket.indices.len() - *claimed;
+        let count = match self.unit {
+            Unit::Batch => left,
+            Unit::Row => self.pace.rows(left, at, consumer_waits, workers),
+        };
+        let rows = *claimed..*claimed + count;
+        *claimed = rows.end;
+        indices.clear();
+        indices.extend_from_slice(&ticket.indices[rows.clone()]);
+        let Cursor { epoch, batch, .. } = ticket.before;
+        Some(Claim { id, epoch, batch, rows, tray: tray.clone(), spare: ticket.spare.clone() })
+    }
+
+    fn skip_claimed(&mut self) {
+        self.next_claim = self.next_claim.max(self.first);
+        while let Some(slot) = self.queue.get((self.next_claim - self.first) as usize) {
+            match &slot.stage {
+                Stage::Filling { claimed, .. } if *claimed < slot.ticket.indices.len() => return,
+                _ => self.next_claim += 1,
+            }
+        }
+    }
+
+    /// Takes back rows that are done. If they were the last of their batch, it must now be put together by the
+    /// caller, and then [`Schedule::closed`].
+    pub(crate) fn finish(
+        &mut self,
+        id: u64,
+        rows: usize,
+        failed: Vec<Failure>,
+        spent: Duration,
+    ) -> Option<Done<T>> {
+        self.pace.note_rows(rows, spent);
+        let Some(at) = id.checked_sub(self.first) else {
+            self.leave(id, rows);
+            return None;
+        };
+        let slot = &mut self.queue[at as usize];
+        let Stage::Filling { done, failures, .. } = &mut slot.stage else {
+            unreachable!("rows come back only to a batch that is being filled");
+        };
+        failures.extend(failed);
+        *done += rows;
+        if *done < slot.ticket.indices.len() {
+            return None;
+        }
+        let Stage::Filling { tray, mut failures, .. } = std::mem::replace(&mut slot.stage, Stage::Closing)
+        else {
+            unreachable!("just matched");
+        };
+        failures.sort_by_key(|failure| failure.row);
+        let Cursor { epoch, batch, .. } = slot.ticket.before;
+        Some(Done { id, epoch, batch, tray, indices: std::mem::take(&mut slot.ticket.indices), failures })
+    }
+
+    /// Takes back a batch that has been put together (or could not be).
+    pub(crate) fn closed(
+        &mut self,
+        id: u64,
+        outcome: Outcome<B, E>,
+        failures: Vec<Failure>,
+        bytes: Option<u64>,
+    ) {
+        let Some(at) = id.checked_sub(self.first) else {
+            self.leave(id, 1);
+            return;
+        };
+        let slot = &mut self.queue[at as usize];
+        let bytes = bytes.unwrap_or(slot.bytes);
+        self.bytes = self.bytes - slot.bytes + bytes;
+        slot.bytes = bytes;
+        slot.stage = Stage::Ready { outcome, failures };
+        if !self.in_order {
+            self.arrived.push_back(id);
+        }
+        self.count_ready();
+    }
+
+    /// Gives an index list back for reuse.
+    pub(crate) fn recycle(&mut self, mut list: Vec<usize>) {
+        list.clear();
+        self.lists.push(list);
+    }
+
+    fn count_ready(&mut self) {
+        if !self.in_order {
+            self.ready = self.arrived.len();
+            return;
+        }
+        while let Some(slot) = self.queue.get(self.ready) {
+            match slot.stage {
+                Stage::Ready { .. } | Stage::EndOfEpoch => self.ready += 1,
+                _ => return,
+            }
+        }
+    }
+
+    /// How many batches could be delivered now.
+    pub(crate) fn ready(&self) -> usize {
+        self.ready
+    }
+
+    /// Whether [`Schedule::take`] would give something.
+    pub(crate) fn can_take(&self) -> bool {
+        match self.queue.front() {
+            None => false,
+            Some(slot) if matches!(slot.stage, Stage::Ready { .. } | Stage::EndOfEpoch) => true,
+            Some(_) => !self.in_order && self.first_arrived().is_some(),
+        }
+    }
+
+    /// The first batch to become ready among those of the epoch that is being delivered.
+    fn first_arrived(&self) -> Option<usize> {
+        let epoch = self.queue.front()?.ticket.before.epoch;
+        self.arrived.iter().position(|id| self.queue[(id - self.first) as usize].ticket.before.epoch == epoch)
+    }
+
+    /// Delivers the next batch.
+    pub(crate) fn take(&mut self) -> Taken<B, E> {
+        let at = match self.queue.front().map(|slot| &slot.stage) {
+            Some(Stage::EndOfEpoch) => {
+                self.ready = self.ready.saturating_sub(usize::from(self.in_order));
+                self.pop();
+                return Taken::EndOfEpoch;
+            }
+            Some(Stage::Ready { .. }) if self.in_order => 0,
+            Some(_) if !self.in_order => match self.first_arrived().and_then(|at| self.arrived.remove(at)) {
+                Some(id) => (id - self.first) as usize,
+                None => return Taken::NotYet,
+            },
+            _ => return Taken::NotYet,
+        };
+        let slot = &mut self.queue[at];
+        let Stage::Ready { outcome, failures } = std::mem::replace(&mut slot.stage, Stage::Gone) else {
+            unreachable!("only a ready batch is taken");
+        };
+        self.open -= 1;
+        self.bytes -= slot.bytes;
+        self.ready -= 1;
+        self.drop_gone();
+        self.count_ready();
+        Taken::Batch { outcome, failures }
+    }
+
+    fn drop_gone(&mut self) {
+        while matches!(self.queue.front(), Some(Slot { stage: Stage::Gone, .. })) {
+            self.pop();
+        }
+    }
+
+    fn pop(&mut self) {
+        if let Some(slot) = self.queue.pop_front() {
+            self.first += 1;
+            self.at = slot.ticket.after;
+        }
+    }
+
+    /// Forgets everything that has not been delivered, and goes on at another place. Workers that are filling
+    /// a batch finish their rows, and what they bring back is dropped.
+    pub(crate) fn abandon(&mut self, at: Cursor) {
+        let mut id = self.first;
+        for slot in self.queue.drain(..) {
+            let rows = match slot.stage {
+                Stage::Filling { claimed, done, .. } => claimed - done,
+                Stage::Closing => 1,
+                _ => 0,
+            };
+            if rows > 0 {
+                self.leaving.push(Leaving { id, rows, bytes: slot.bytes });
+            } else {
+                self.bytes -= slot.bytes;
+            }
+            id += 1;
+        }
+        self.first = id;
+        self.arrived.clear();
+        (self.ready, self.open, self.at) = (0, 0, at);
+    }
+
+    /// Notes that so many rows of an abandoned batch are no longer worked on.
+    fn leave(&mut self, id: u64, rows: usize) {
+        let Some(at) = self.leaving.iter().position(|leaving| leaving.id == id) else { return };
+        self.leaving[at].rows -= rows;
+        if self.leaving[at].rows == 0 {
+            self.bytes -= self.leaving.swap_remove(at).bytes;
+        }
+    }
+
+    /// Everything before this place has been delivered.
+    pub(crate) fn at(&self) -> Cursor {
+        self.at
+    }
+
+    /// The batches behind [`Schedule::at`] that have been delivered too, out of order, as ranges of their numbers.
+    pub(crate) fn delivered(&self) -> Vec<Range<u64>> {
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        let epoch = |slot: &Slot<T, B, E>| slot.ticket.before.epoch == self.at.epoch;
+        for slot in self.queue.iter().filter(|slot| epoch(slot) && matches!(slot.stage, Stage::Gone)) {
+            let number = slot.ticket.before.batch;
+            match ranges.last_mut() {
+                Some(range) if range.end == number => range.end += 1,
+                _ => ranges.push(number..number + 1),
+            }
+        }
+        ranges
+    }
+
+    /// Batches begun and not delivered, and their bytes (those of abandoned ones in work included).
+    pub(crate) fn in_flight(&self) -> (usize, u64) {
+        (self.open, self.bytes)
+    }
+
+    /// The bounds.
+    pub(crate) fn window(&self) -> Window {
+        self.window
+    }
+
+    /// Changes the bounds.
+    pub(crate) fn set_window(&mut self, window: Window) {
+        self.window = window;
+    }
+}
+
+impl Ticket {
+    /// Draws the next batch from a plan. The error is of that batch alone.
+    pub(crate) fn draw(
+        plan: &mut dyn crate::Plan,
+        indices: Vec<usize>,
+    ) -> (Self, Result<Draw, crate::PlanError>) {
+        let mut ticket = Self { before: plan.cursor(), indices, ..Self::default() };
+        let drawn = plan.draw(&mut ticket.indices);
+        (ticket.after, ticket.spare) = (plan.cursor(), plan.spare());
+        (ticket, drawn)
+    }
+}

@@ -1,0 +1,485 @@
+//! A batch under construction, and the pool it comes from.
+//!
+//! A [`Tray`] is filled by several workers at once, each writing its own rows straight into the slab. Every
+//! row has a lock of its own that a worker takes for as long as it writes: the scheduler never gives a row to
+//! two workers, so the lock is always free, and if the scheduler were wrong the result would be an error and
+//! not a data race. When the last row is done the tray is closed and becomes a [`Batch`]; when the consumer
+//! drops the batch, the tray goes back to its [`Pool`] with its memory already faulted in.
+
+use std::io;
+
+use bytemuck::{AnyBitPattern, NoUninit};
+
+use crate::{
+    Arena, Batch, DType, Element, Field, Layout, Slab,
+    batch::Span,
+    layout::Ragged,
+    sync::{Arc, Mutex, MutexGuard, lock},
+};
+
+/// What went wrong between a dataset and its row.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RowError {
+    /// The layout has no such field.
+    #[error("there is no field {0}; the layout has {1}")]
+    NoSuchField(String, String),
+    /// The elements are of another type.
+    #[error("field {field:?} holds {expected}, not {got}")]
+    DType {
+        /// The field.
+        field: String,
+        /// The type in the layout.
+        expected: DType,
+        /// The type given.
+        got: DType,
+    },
+    /// The number of elements is not that of the field.
+    #[error(
+        "field {field:?} has {expected} elements in every sample, but this one has {got}; make it ragged if its length varies"
+    )]
+    Length {
+        /// The field.
+        field: String,
+        /// Elements of a row, or of one entry of a ragged row.
+        expected: usize,
+        /// Elements given.
+        got: usize,
+    },
+    /// A ragged row cannot be divided into entries.
+    #[error("a row of field {field:?} must be a multiple of {entry} elements, but this one has {got}")]
+    Entries {
+        /// The field.
+        field: String,
+        /// Elements of one entry.
+        entry: usize,
+        /// Elements given.
+        got: usize,
+    },
+    /// A row is longer than the length all rows are padded to.
+    #[error("a row of field {field:?} has {got} entries, more than the {limit} it is padded to; truncate it")]
+    TooLong {
+        /// The field.
+        field: String,
+        /// The length rows are padded to.
+        limit: usize,
+        /// The length of this one.
+        got: usize,
+    },
+    /// Only rows of a fixed field can be written in place.
+    #[error("field {0:?} is ragged and cannot be written in place; use `write`")]
+    InPlace(String),
+    /// A field was left out.
+    #[error("the dataset did not write field {0:?} of this sample")]
+    NotWritten(String),
+}
+
+/// A field by number or by name.
+pub trait FieldKey {
+    /// The field's number in the layout.
+    fn find(&self, layout: &Layout) -> Result<usize, RowError>;
+}
+
+impl FieldKey for usize {
+    fn find(&self, layout: &Layout) -> Result<usize, RowError> {
+        if *self < layout.fields().len() { Ok(*self) } else { Err(no_such_field(self.to_string(), layout)) }
+    }
+}
+
+impl FieldKey for &str {
+    fn find(&self, layout: &Layout) -> Result<usize, RowError> {
+        layout.find(self).ok_or_else(|| no_such_field(format!("{self:?}"), layout))
+    }
+}
+
+fn no_such_field(key: String, layout: &Layout) -> RowError {
+    let names: Vec<&str> = layout.fields().iter().map(Field::name).collect();
+    RowError::NoSuchField(key, names.join(", "))
+}
+
+/// Recycles trays of one layout, memory and all.
+#[derive(Debug)]
+pub struct Pool {
+    layout: Arc<Layout>,
+    arena: Arc<Arena>,
+    /// Bytes of unused trays to keep for reuse; what is beyond goes back to the system.
+    keep: usize,
+    shelf: Mutex<Shelf>,
+}
+
+#[derive(Debug, Default)]
+struct Shelf {
+    free: Vec<Arc<Tray>>,
+    free_bytes: usize,
+    made: u64,
+    /// Bytes of the ragged part of the batches closed so far, and their rows.
+    ragged: (u64, u64),
+}
+
+/// A count of what a pool has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolGauge {
+    /// Trays made since the beginning; a steady state makes none.
+    pub made: u64,
+    /// Trays waiting for reuse.
+    pub free: usize,
+    /// Bytes of those.
+    pub free_bytes: usize,
+}
+
+impl Pool {
+    /// A pool of trays of this layout that keeps at most `keep` unused bytes.
+    pub fn new(layout: Arc<Layout>, arena: Arc<Arena>, keep: usize) -> Arc<Self> {
+        Arc::new(Self { layout, arena, keep, shelf: Mutex::default() })
+    }
+
+    /// The layout of its trays.
+    pub fn layout(&self) -> &Arc<Layout> {
+        &self.layout
+    }
+
+    /// What it has now.
+    pub fn gauge(&self) -> PoolGauge {
+        let shelf = lock(&self.shelf);
+        PoolGauge { made: shelf.made, free: shelf.free.len(), free_bytes: shelf.free_bytes }
+    }
+
+    /// Bytes that a batch of `rows` rows will take. Ragged rows are counted with the mean of those seen.
+    pub fn estimate(&self, rows: usize) -> u64 {
+        let fixed = self.layout.bytes(rows).unwrap_or(usize::MAX) as u64;
+        match lock(&self.shelf).ragged {
+            (_, 0) => fixed,
+            (bytes, seen) => fixed + bytes / seen * rows as u64,
+        }
+    }
+
+    /// A tray for `rows` rows.
+    pub fn take(&self, rows: usize) -> io::Result<Arc<Tray>> {
+        let bytes =
+            self.layout.bytes(rows).map_err(|error| io::Error::new(io::ErrorKind::OutOfMemory, error))?;
+        let mut tray = match self.reuse(bytes) {
+            Some(tray) => tray,
+            None => Arc::new(Tray::new(Arc::clone(&self.layout), self.arena.slab(bytes)?)),
+        };
+        let fresh = Arc::get_mut(&mut tray).expect("a tray on the shelf is held by nobody else");
+        if fresh.slab.len() < bytes {
+            fresh.slab = self.arena.slab(bytes)?;
+        }
+        fresh.prepare(rows);
+        Ok(tray)
+    }
+
+    /// The tray used last that is large enough; failing that, the one used last.
+    fn reuse(&self, bytes: usize) -> Option<Arc<Tray>> {
+        let mut shelf = lock(&self.shelf);
+        let fits = shelf.free.iter().rposition(|tray| tray.slab.len() >= bytes);
+        let Some(at) = fits.or(shelf.free.len().checked_sub(1)) else {
+            shelf.made += 1;
+            return None;
+        };
+        let tray = shelf.free.remove(at);
+        shelf.free_bytes -= tray.bytes();
+        Some(tray)
+    }
+
+    /// Puts a tray back. One that somebody still writes to (its batch was abandoned) is left to them.
+    pub(crate) fn give(&self, mut tray: Arc<Tray>) {
+        if Arc::get_mut(&mut tray).is_none() {
+            return;
+        }
+        let mut shelf = lock(&self.shelf);
+        if shelf.free.is_empty() || shelf.free_bytes + tray.bytes() <= self.keep {
+            shelf.free_bytes += tray.bytes();
+            shelf.free.push(tray);
+        }
+    }
+
+    /// A ragged part of a batch, reusing `old` if it is large enough.
+    fn tail(&self, old: Option<Slab>, bytes: usize, rows: usize) -> io::Result<Slab> {
+        let mut shelf = lock(&self.shelf);
+        shelf.ragged = (shelf.ragged.0 + bytes as u64, shelf.ragged.1 + rows as u64);
+        drop(shelf);
+        match old {
+            Some(slab) if slab.len() >= bytes => Ok(slab),
+            // Some room to spare: the next batch is probably a little longer or shorter.
+            _ => self.arena.slab(bytes + bytes / 4),
+        }
+    }
+}
+
+/// A batch under construction. Workers write its rows; see the module for how they keep apart.
+#[derive(Debug)]
+pub struct Tray {
+    layout: Arc<Layout>,
+    slab: Slab,
+    /// Where each field begins in the slab, for this capacity.
+    offsets: Vec<usize>,
+    capacity: usize,
+    /// One lock per row; what it guards is the row's part of the slab and its ragged values.
+    rows: Vec<Mutex<Cell>>,
+    /// The gathered ragged fields of a closed tray, and where they lie.
+    tail: Option<Slab>,
+    spans: Vec<Span>,
+    /// The samples of a closed tray.
+    indices: Vec<usize>,
+}
+
+/// What a row has besides its part of the slab.
+#[derive(Debug, Default)]
+struct Cell {
+    /// A bit for every field that has been written.
+    written: u64,
+    /// The values of the ragged fields (empty for the fixed ones).
+    ragged: Vec<Vec<u8>>,
+}
+
+impl Tray {
+    fn new(layout: Arc<Layout>, slab: Slab) -> Self {
+        let (offsets, rows, spans, indices) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { layout, slab, offsets, capacity: 0, rows, tail: None, spans, indices }
+    }
+
+    /// Makes it ready for `rows` new rows.
+    fn prepare(&mut self, rows: usize) {
+        let fits =
+            self.layout.offsets_into(rows, &mut self.offsets).is_ok_and(|bytes| bytes <= self.slab.len());
+        assert!(fits, "the pool chose a slab that is large enough");
+        self.capacity = rows;
+        if self.rows.len() < rows {
+            self.rows.resize_with(rows, Mutex::default);
+        }
+    }
+
+    /// Its memory in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.slab.len() + self.tail.as_ref().map_or(0, Slab::len)
+    }
+
+    /// A row, to be written from the beginning by one worker.
+    ///
+    /// # Panics
+    /// If the row does not exist or another worker is writing it, both of which the scheduler rules out.
+    pub fn row(&self, row: usize) -> RowMut<'_> {
+        assert!(row < self.capacity, "row {row} of a batch of {}", self.capacity);
+        let mut cell = match self.rows[row].try_lock() {
+            Ok(cell) => cell,
+            Err(std::sync::TryLockError::Poisoned(cell)) => cell.into_inner(),
+            Err(std::sync::TryLockError::WouldBlock) => panic!("row {row} was given to two workers"),
+        };
+        cell.written = 0;
+        if self.layout.is_ragged() {
+            cell.ragged.resize_with(self.layout.fields().len(), Vec::new);
+            cell.ragged.iter_mut().for_each(Vec::clear);
+        }
+        RowMut { tray: self, row, cell }
+    }
+
+    fn range(&self, field: usize, row: usize) -> std::ops::Range<usize> {
+        let bytes = self.layout.fields()[field].bytes();
+        let start = self.offsets[field] + row * bytes;
+        start..start + bytes
+    }
+
+    /// Closes the tray: leaves out the rows in `failed` (ascending), gathers the ragged fields.
+    pub fn close(
+        mut self: Arc<Self>,
+        pool: &Arc<Pool>,
+        indices: &[usize],
+        failed: &[usize],
+    ) -> io::Result<Batch> {
+        let tray = Arc::get_mut(&mut self).expect("a tray is closed when no worker holds it any more");
+        tray.leave_out(failed);
+        tray.indices.clear();
+        tray.indices.extend(
+            indices.iter().enumerate().filter(|(row, _)| !failed.contains(row)).map(|(_, index)| index),
+        );
+        if tray.layout.is_ragged() {
+            tray.gather(pool, failed)?;
+        }
+        Ok(Batch::new(self, Arc::clone(pool)))
+    }
+
+    /// Moves the rows behind a failed one up, so that the batch has no gap.
+    fn leave_out(&mut self, failed: &[usize]) {
+        let Some(first) = failed.first() else { return };
+        for field in 0..self.layout.fields().len() {
+            if self.layout.fields()[field].raggedness().is_some() {
+                continue;
+            }
+            let kept = (*first..self.capacity).filter(|row| !failed.contains(row));
+            for (to, from) in (*first..).zip(kept) {
+                let whole = self.range(field, 0).start..self.range(field, self.capacity - 1).end;
+                let (from, to) = (self.range(field, from), self.range(field, to));
+                // SAFETY: `&mut self` means that no row and no batch can reach the slab.
+                let bytes = unsafe { self.slab.bytes_mut(whole.clone()) };
+                bytes.copy_within(from.start - whole.start..from.end - whole.start, to.start - whole.start);
+            }
+        }
+        self.capacity -= failed.len();
+    }
+
+    /// Copies the ragged rows into one slab: per field the offsets (or lengths), then the values.
+    fn gather(&mut self, pool: &Pool, failed: &[usize]) -> io::Result<()> {
+        let layout = Arc::clone(&self.layout);
+        let (kept, planned) = (self.capacity, self.capacity + failed.len());
+        self.spans.clear();
+        let mut end = 0;
+        for (at, field) in layout.fields().iter().enumerate() {
+            let lengths = ragged_rows(&mut self.rows[..planned], failed, at).map(<[u8]>::len);
+            let span = Span::plan(field, end, kept, lengths).ok_or(io::ErrorKind::OutOfMemory)?;
+            end = span.end();
+            self.spans.push(span);
+        }
+        let tail = pool.tail(self.tail.take(), end, kept)?;
+        // SAFETY: `&mut self` means that nobody else can reach the tray's memory.
+        let bytes = unsafe { tail.bytes_mut(0..end) };
+        for ((at, field), span) in layout.fields().iter().enumerate().zip(&self.spans) {
+            span.fill(field, bytes, ragged_rows(&mut self.rows[..planned], failed, at));
+        }
+        self.tail = Some(tail);
+        Ok(())
+    }
+
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.capacity
+    }
+
+    pub(crate) fn indices(&self) -> &[usize] {
+        &self.indices
+    }
+
+    pub(crate) fn span(&self, field: usize) -> Option<&Span> {
+        self.layout.fields()[field].raggedness().and(self.spans.get(field))
+    }
+
+    /// The bytes of a fixed field of a closed tray.
+    pub(crate) fn fixed(&self, field: usize) -> &[u8] {
+        let start = self.offsets[field];
+        let end = start + self.layout.fields()[field].bytes() * self.capacity;
+        // SAFETY: only a `Batch` calls this, and it holds the tray alone: no worker can write.
+        unsafe { self.slab.bytes(start..end) }
+    }
+
+    /// Bytes of the ragged part of a closed tray.
+    pub(crate) fn gathered(&self, range: std::ops::Range<usize>) -> &[u8] {
+        match &self.tail {
+            // SAFETY: as in `fixed`.
+            Some(tail) => unsafe { tail.bytes(range) },
+            None => &[],
+        }
+    }
+}
+
+/// The values of one ragged field (nothing, for a fixed one) in the rows that have not failed.
+fn ragged_rows<'a>(
+    rows: &'a mut [Mutex<Cell>],
+    failed: &'a [usize],
+    field: usize,
+) -> impl Iterator<Item = &'a [u8]> {
+    rows.iter_mut().enumerate().filter(|(row, _)| !failed.contains(row)).map(move |(_, cell)| {
+        let cell = cell.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        cell.ragged.get(field).map_or(&[][..], Vec::as_slice)
+    })
+}
+
+/// A row of a batch, held by the worker that writes it. Every field must be written.
+#[derive(Debug)]
+pub struct RowMut<'a> {
+    tray: &'a Tray,
+    row: usize,
+    cell: MutexGuard<'a, Cell>,
+}
+
+impl RowMut<'_> {
+    /// The fields of the row.
+    pub fn layout(&self) -> &Layout {
+        &self.tray.layout
+    }
+
+    /// Writes a field: all elements of a fixed one, any number of entries of a ragged one.
+    pub fn write<T: Element>(&mut self, field: impl FieldKey, values: &[T]) -> Result<(), RowError> {
+        let at = self.find::<T>(&field)?;
+        let spec = &self.tray.layout.fields()[at];
+        match spec.raggedness() {
+            None => {
+                let expected = spec.bytes() / size_of::<T>();
+                if values.len() != expected {
+                    return Err(RowError::Length { field: spec.name().into(), expected, got: values.len() });
+                }
+                self.fixed(at).copy_from_slice(bytemuck::cast_slice(values));
+            }
+            Some(ragged) => {
+                check_ragged(spec, ragged, values.len())?;
+                let row = &mut self.cell.ragged[at];
+                row.clear();
+                row.extend_from_slice(bytemuck::cast_slice(values));
+            }
+        }
+        self.cell.written |= 1 << at;
+        Ok(())
+    }
+
+    /// The elements of a fixed field, to be written in place. They hold what an earlier batch left there.
+    pub fn slice_mut<T: Element + AnyBitPattern + NoUninit>(
+        &mut self,
+        field: impl FieldKey,
+    ) -> Result<&mut [T], RowError> {
+        let at = self.find::<T>(&field)?;
+        self.in_place(at).map(bytemuck::cast_slice_mut)
+    }
+
+    /// The bytes of a fixed field of any type, to be written in place, as [`RowMut::slice_mut`].
+    pub fn bytes_mut(&mut self, field: impl FieldKey) -> Result<&mut [u8], RowError> {
+        let at = field.find(&self.tray.layout)?;
+        self.in_place(at)
+    }
+
+    /// Whether every field has been written.
+    pub fn check(&self) -> Result<(), RowError> {
+        let fields = self.tray.layout.fields();
+        match (0..fields.len()).find(|at| self.cell.written & (1 << at) == 0) {
+            Some(at) => Err(RowError::NotWritten(fields[at].name().into())),
+            None => Ok(()),
+        }
+    }
+
+    fn find<T: Element>(&self, field: &impl FieldKey) -> Result<usize, RowError> {
+        let at = field.find(&self.tray.layout)?;
+        let spec = &self.tray.layout.fields()[at];
+        if spec.dtype() == T::DTYPE {
+            return Ok(at);
+        }
+        Err(RowError::DType { field: spec.name().into(), expected: spec.dtype(), got: T::DTYPE })
+    }
+
+    fn in_place(&mut self, at: usize) -> Result<&mut [u8], RowError> {
+        let spec = &self.tray.layout.fields()[at];
+        if spec.raggedness().is_some() {
+            return Err(RowError::InPlace(spec.name().into()));
+        }
+        self.cell.written |= 1 << at;
+        Ok(self.fixed(at))
+    }
+
+    fn fixed(&mut self, at: usize) -> &mut [u8] {
+        // SAFETY: the row's lock is held for as long as `self` lives, ranges of different rows and fields do
+        // not overlap, and nobody reads the slab before the tray is closed, which needs it to be held by one.
+        unsafe { self.tray.slab.bytes_mut(self.tray.range(at, self.row)) }
+    }
+}
+
+fn check_ragged(field: &Field, ragged: Ragged, got: usize) -> Result<(), RowError> {
+    let entry = (field.bytes() / field.dtype().size()).max(1);
+    if !got.is_multiple_of(entry) {
+        return Err(RowError::Entries { field: field.name().into(), entry, got });
+    }
+    match ragged {
+        Ragged::PadTo(limit, _) if got / entry > limit => {
+            Err(RowError::TooLong { field: field.name().into(), limit, got: got / entry })
+        }
+        _ => Ok(()),
+    }
+}
