@@ -1,2 +1,104 @@
-//! Placeholder.
-fn main() {}
+//! The `feedline` command: measures data loading on this machine. It only asks, shows and writes; what it
+//! measures is in `feedline-bench`.
+
+mod show;
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use clap::{Parser, Subcommand};
+use feedline_bench::{Report, delay::Delay, overhead::Overhead, straggler::Straggler};
+
+/// Measure and understand data loading.
+#[derive(Parser)]
+#[command(version, about)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a study and show its table.
+    Bench {
+        #[command(subcommand)]
+        study: Study,
+        /// Write the report as JSON to standard output instead of a table.
+        #[arg(long, global = true)]
+        json: bool,
+        /// How often every setting is measured; the table shows medians.
+        #[arg(long, global = true)]
+        repeats: Option<usize>,
+    },
+}
+
+#[derive(Subcommand)]
+enum Study {
+    /// Samples that wait, as for a disk: do n workers hide it n times as well?
+    Delay {
+        /// The numbers of workers, besides inline loading.
+        #[arg(long, value_delimiter = ',', default_values_t = Delay::default().workers)]
+        workers: Vec<usize>,
+        /// Batches in an epoch.
+        #[arg(long, default_value_t = Delay::default().batches)]
+        batches: usize,
+        /// Samples in a batch.
+        #[arg(long, default_value_t = Delay::default().batch)]
+        batch: usize,
+        /// Milliseconds every sample waits.
+        #[arg(long, default_value_t = 10.0)]
+        wait: f64,
+    },
+    /// Samples that cost nothing: what does the loader itself cost?
+    Overhead {
+        /// The numbers of workers, besides inline loading.
+        #[arg(long, value_delimiter = ',', default_values_t = Overhead::default().workers)]
+        workers: Vec<usize>,
+        /// Rows in an epoch.
+        #[arg(long, default_value_t = Overhead::default().rows)]
+        rows: usize,
+        /// Rows in a batch.
+        #[arg(long, default_value_t = Overhead::default().batch)]
+        batch: usize,
+    },
+    /// One sample in a few hundred is slow: what does it cost the others?
+    Straggler {
+        /// Workers.
+        #[arg(long, default_value_t = Straggler::default().workers)]
+        workers: usize,
+        /// Samples in an epoch.
+        #[arg(long, default_value_t = Straggler::default().samples)]
+        samples: usize,
+    },
+}
+
+fn main() -> anyhow::Result<()> {
+    let Command::Bench { study, json, repeats } = Cli::parse().command;
+    ensure!(repeats != Some(0), "--repeats must be at least 1");
+    let report = run(study, repeats)?;
+    if json { show::json(&report) } else { show::table(&report) }
+}
+
+fn run(study: Study, repeats: Option<usize>) -> anyhow::Result<Report> {
+    let bar = show::Bar::new();
+    let mut progress = |name: &str, share: f64| bar.set(name, share);
+    let report = match study {
+        Study::Delay { workers, batches, batch, wait } => {
+            ensure!(batches > 0, "--batches must be at least 1");
+            let wait = Duration::try_from_secs_f64(wait / 1e3)
+                .map_err(|_| anyhow::anyhow!("--wait must be a number of milliseconds, not {wait}"))?;
+            let repeats = repeats.unwrap_or(1);
+            Delay { wait, batch, batches, workers, repeats, ..Delay::default() }.run(&mut progress)
+        }
+        Study::Overhead { workers, rows, batch } => {
+            let repeats = repeats.unwrap_or(Overhead::default().repeats);
+            Overhead { rows, batch, workers, repeats }.run(&mut progress)
+        }
+        Study::Straggler { workers, samples } => {
+            ensure!(workers > 0, "--workers must be at least 1");
+            let repeats = repeats.unwrap_or(1);
+            Straggler { workers, samples, repeats, ..Straggler::default() }.run(&mut progress)
+        }
+    };
+    Ok(report?)
+}

@@ -1,0 +1,118 @@
+# Two commands matter: `make test` and `make bench`. Each installs what it needs into the tree (.venv, .tools)
+# on its first run and is quick after that; tools/setup is the part that installs.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.SILENT:
+.DEFAULT_GOAL := help
+# Cargo uses all cores by itself and its steps wait for one lock; in order, the output stays readable.
+.NOTPARALLEL:
+# Nor does `make -j` pass its job server on: doc tests could not open it, and would warn.
+unexport MAKEFLAGS MFLAGS
+
+# A target directory set in the environment would move the binaries that the targets below run.
+export CARGO_TARGET_DIR := $(CURDIR)/target
+export PATH := $(CURDIR)/.tools/bin:$(PATH)
+
+feedline := target/release/feedline
+burn := target/peers/release/feedline-peer-burn
+python_dirs := $(wildcard bench python)
+
+.PHONY: help
+help: ## List the targets
+	awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: setup
+setup: ## Install all tools (the other targets do this as they need it)
+	tools/setup system python cargo
+
+.PHONY: test
+test: lint test-shuttle test-rust ## Set up, lint, and run all tests
+
+# Advisories are not checked here: their database is a git repository outside the package registries, and the
+# rest of the build needs nothing from beyond them. `make audit` checks them.
+.PHONY: lint
+lint: setup ## Formatting, clippy, rustdoc, licences and sources of dependencies, ruff
+	echo "==> rustfmt"
+	cargo fmt --all --check
+	cargo fmt --check --manifest-path bench/peers/burn/Cargo.toml
+	echo "==> clippy"
+	cargo clippy --quiet --workspace --all-targets -- -D warnings
+	echo "==> rustdoc"
+	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --no-deps --workspace
+	echo "==> cargo deny"
+	cargo deny --log-level error check licenses bans sources
+	echo "==> ruff"
+	.venv/bin/ruff check --quiet $(python_dirs)
+	.venv/bin/ruff format --quiet --check $(python_dirs)
+
+# The documentation's examples come first, so that the last lines of a run are the summary of nextest.
+.PHONY: test-rust
+test-rust: setup ## Rust tests and the examples in the documentation
+	echo "==> doc tests"
+	cargo test --quiet --doc --workspace
+	echo "==> nextest"
+	cargo nextest run --cargo-quiet --workspace --profile $(if $(CI),ci,default)
+
+# Under this cfg the engine's locks and threads are shuttle's, so it builds into a directory of its own.
+.PHONY: test-shuttle
+test-shuttle: setup ## Try the interleavings of the engine's threads with shuttle
+	echo "==> shuttle"
+	RUSTFLAGS="--cfg shuttle" cargo test --quiet --release -p feedline-core --test shuttle \
+	  --target-dir target/shuttle
+
+.PHONY: audit
+audit: setup ## Check dependencies against the RustSec advisories (needs the network)
+	cargo deny check advisories
+
+.PHONY: release
+release:
+	tools/setup system
+	echo "==> release build"
+	cargo build --quiet --release -p feedline-cli
+
+.PHONY: bench
+bench: release ## The main benchmark: how long training waits for its data
+	$(feedline) bench delay
+
+.PHONY: bench-overhead
+bench-overhead: release ## Rows per second when rows cost nothing, beside the rivals of `make peers`
+	$(feedline) bench overhead
+	if [[ -x $(burn) ]]; then
+	  echo "==> burn"
+	  $(burn)
+	fi
+	if [[ -e .venv/requirements-peers.txt ]]; then
+	  echo "==> torch"
+	  .venv/bin/python bench/peers/torch_overhead.py
+	fi
+
+.PHONY: bench-straggler
+bench-straggler: release ## What one slow sample costs
+	$(feedline) bench straggler
+
+.PHONY: peers
+peers: ## Install the rivals that the benchmarks measure: torch (3 GB) and burn
+	tools/setup peers
+	echo "==> burn"
+	cargo build --quiet --release --locked --manifest-path bench/peers/burn/Cargo.toml --target-dir target/peers
+
+.PHONY: docs
+docs: ## Build the API documentation into target/doc
+	tools/setup system
+	cargo doc --no-deps --workspace
+
+.PHONY: examples
+examples: ## Build the examples
+	tools/setup system
+	echo "==> examples"
+	cargo build --quiet --workspace --examples
+	if [[ -e examples/candle/Cargo.toml ]]; then
+	  echo "==> examples/candle"
+	  cargo build --quiet --manifest-path examples/candle/Cargo.toml
+	fi
+
+.PHONY: clean
+clean: ## Remove what was built; the tools in .venv and .tools stay
+	rm -rf target

@@ -1,0 +1,130 @@
+//! What a person sees: a progress bar while measuring, then a table. Piped, there is no bar and no colour.
+
+use std::{
+    io::{self, Write as _},
+    time::Duration,
+};
+
+use feedline_bench::Report;
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// A bar on standard error; nothing if that is not a terminal.
+pub(crate) struct Bar(ProgressBar);
+
+impl Bar {
+    pub(crate) fn new() -> Self {
+        let style = ProgressStyle::with_template("{msg:28} {wide_bar} {percent:>3} %  {eta} left");
+        let bar = ProgressBar::new(1000).with_style(style.expect("the template is a constant"));
+        bar.enable_steady_tick(Duration::from_millis(500));
+        Self(bar)
+    }
+
+    pub(crate) fn set(&self, name: &str, share: f64) {
+        if self.0.message() != name {
+            self.0.set_message(name.to_owned());
+        }
+        let position = (share * 1000.0) as u64;
+        if self.0.position() != position {
+            self.0.set_position(position);
+        }
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// The report as one JSON document.
+pub(crate) fn json(report: &Report) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, report)?;
+    Ok(writeln!(out)?)
+}
+
+/// The report as a table.
+pub(crate) fn table(report: &Report) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    let environment = &report.environment;
+    writeln!(out, "{}: {}", report.study, report.settings)?;
+    writeln!(
+        out,
+        "{} × {}, load {:.2}, feedline {}",
+        environment.processors, environment.processor, environment.load, environment.feedline
+    )?;
+    let mut lines = vec![header(report)];
+    lines.extend(report.rows.iter().map(|row| {
+        let mut cells = vec![
+            row.loader.clone(),
+            if row.workers == 0 { "inline".to_owned() } else { row.workers.to_string() },
+            grouped(row.items_per_second),
+            if row.repeats.len() > 1 { format!("± {:.1} %", row.spread * 100.0) } else { String::new() },
+            row.ideal.map_or_else(String::new, grouped),
+            row.of_ideal().map_or_else(String::new, |share| format!("{share:.3}")),
+            time(row.first_batch),
+        ];
+        cells.extend(row.extra.iter().map(|(_, value)| format!("{value:.2}")));
+        cells
+    }));
+    write_aligned(&mut out, &lines)
+}
+
+fn header(report: &Report) -> Vec<String> {
+    let fixed = ["loader", "workers", "items/s", "", "ideal", "of ideal", "first batch"];
+    let extra = report.rows.first().map(|row| row.extra.iter().map(|(name, _)| name.replace('_', " ")));
+    fixed.into_iter().map(str::to_owned).chain(extra.into_iter().flatten()).collect()
+}
+
+fn write_aligned(out: &mut impl io::Write, lines: &[Vec<String>]) -> anyhow::Result<()> {
+    let columns = lines[0].len();
+    // A column without a value in any line but the header is left out.
+    let used: Vec<usize> = (0..columns)
+        .filter(|at| lines[1..].iter().any(|line| line.get(*at).is_some_and(|cell| !cell.is_empty())))
+        .collect();
+    let width =
+        |at: usize| lines.iter().filter_map(|line| line.get(at)).map(|cell| cell.chars().count()).max();
+    for line in lines {
+        let cells = used.iter().map(|at| {
+            let (cell, width) = (line.get(*at).map_or("", String::as_str), width(*at).unwrap_or(0));
+            if *at == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        });
+        writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
+    }
+    Ok(())
+}
+
+/// A number with its thousands apart.
+fn grouped(value: f64) -> String {
+    if value < 100.0 {
+        return format!("{value:.1}");
+    }
+    let digits = format!("{value:.0}");
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn time(seconds: f64) -> String {
+    match seconds {
+        s if s >= 1.0 => format!("{s:.2} s"),
+        s if s >= 1e-3 => format!("{:.1} ms", s * 1e3),
+        s => format!("{:.1} µs", s * 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_readable() {
+        assert_eq!([99.44, 100.0, 1234.5, 12_345_678.0].map(grouped), ["99.4", "100", "1,234", "12,345,678"]);
+        assert_eq!([2.5, 0.0123, 0.000_004].map(time), ["2.50 s", "12.3 ms", "4.0 µs"]);
+    }
+}
