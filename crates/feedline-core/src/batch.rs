@@ -19,10 +19,11 @@ use crate::{
 /// let layout = Layout::new([Field::fixed::<f32>("x", [2]), Field::ragged::<i64>("t", []).pad_to_longest(0i64)])?;
 /// let pool = Pool::new(Arc::new(layout), Arena::private(), 1 << 20);
 /// let tray = pool.take(2)?;
-/// for row in 0..2 {
-///     let mut row_mut = tray.row(row);
-///     row_mut.write("x", &[row as f32, 0.5])?;
-///     row_mut.write("t", &[7i64, 8][row..])?;
+/// let mut rows = tray.rows(0..2);
+/// for number in 0..2 {
+///     let mut row = rows.row(number);
+///     row.write("x", &[number as f32, 0.5])?;
+///     row.write("t", &[7i64, 8][number..])?;
 /// }
 /// let batch = tray.close(&pool, &[10, 11], &[])?;
 /// assert_eq!(batch.slice::<f32>("x")?, [0.0, 0.5, 1.0, 0.5]);
@@ -52,7 +53,7 @@ impl Batch {
     /// How many samples it has.
     #[allow(clippy::len_without_is_empty)] // An empty batch is never delivered.
     pub fn len(&self) -> usize {
-        self.tray().rows()
+        self.tray().len()
     }
 
     /// The samples, in the order of the rows. Where one stood in for another, the one that was asked for.

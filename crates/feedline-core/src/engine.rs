@@ -31,12 +31,14 @@
 
 use std::{
     ops::Range,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
 use crate::{
     Cause, Cursor, Draw, Error, Failure, Gauges, Manifest, OnFailure, Plan, QueueGauge, Run, What, Window,
     Work,
+    draft::Draft,
     gauges::{ConsumerGauge, Counters, add},
     schedule::{Claim, Done, Outcome, Schedule, Taken, Ticket},
     sync::{Arc, Condvar, JoinHandle, Mutex, MutexGuard, lock, now, spawn, wait, wait_for},
@@ -81,6 +83,9 @@ pub struct Position {
     pub delivered: Vec<Range<u64>>,
 }
 
+/// About the time that waking a thread takes, all in all.
+const WAKE_UP: Duration = Duration::from_micros(10);
+
 /// A running loader. It belongs to one consumer; dropping it ends all its threads.
 pub struct Engine<W: Work> {
     shared: Arc<Shared<W>>,
@@ -89,6 +94,8 @@ pub struct Engine<W: Work> {
     own: Own<W>,
     consumer: ConsumerGauge,
     manifest: Manifest,
+    /// Processors that may be used.
+    processors: usize,
     /// When the last batch was handed over.
     handed_over: Option<Instant>,
     process: u32,
@@ -97,8 +104,6 @@ pub struct Engine<W: Work> {
 /// A worker's own things.
 struct Own<W: Work> {
     hand: Option<W::Hand>,
-    /// The samples of the run under way.
-    indices: Vec<usize>,
     counters: Arc<Counters>,
 }
 
@@ -109,18 +114,19 @@ struct Shared<W: Work> {
     to_do: Condvar,
     /// The consumer waits here for its batch.
     delivery: Condvar,
+    /// Changes whenever the consumer might find something. It is a hint for a consumer that looks again before
+    /// it goes to sleep, and orders nothing: what it hints at is read under the lock.
+    news: AtomicUsize,
     on_failure: OnFailure,
     seed: u64,
 }
 
 struct State<W: Work> {
     schedule: Schedule<W::Tray, W::Batch, Error>,
-    /// Away while somebody draws from it.
-    plan: Option<Box<dyn Plan>>,
+    /// Away while somebody draws.
+    draft: Option<Box<Draft>>,
     /// Where the plan must go when it comes back, because the consumer has gone there meanwhile.
     seek: Option<Cursor>,
-    /// A batch that has been drawn and waits for room.
-    drawn: Option<(Ticket, Result<Draw, Error>)>,
     /// The last epoch that may be loaded.
     last_epoch: Option<u64>,
     across_epochs: bool,
@@ -133,6 +139,8 @@ struct State<W: Work> {
     counters: Vec<Arc<Counters>>,
     /// Workers that wait for something to do.
     idle: usize,
+    /// How many batches were ready when a worker last found no room.
+    enough: usize,
     consumer_waits: bool,
     stop: bool,
     fatal: Option<Error>,
@@ -142,7 +150,8 @@ struct State<W: Work> {
 /// What can be done next.
 enum Step<W: Work> {
     Fill(Claim<W::Tray>),
-    Draw(Box<dyn Plan>, Vec<usize>),
+    /// Draw batches up to this epoch.
+    Draw(Box<Draft>, u64),
     Wait(Why),
 }
 
@@ -154,68 +163,69 @@ enum Why {
 }
 
 impl<W: Work> State<W> {
-    fn step(&mut self, work: &W, indices: &mut Vec<usize>) -> Step<W> {
+    fn step(&mut self, shared: &Shared<W>) -> Step<W> {
         loop {
-            if let Some(claim) = self.schedule.claim(indices, self.consumer_waits, self.target) {
+            if let Some(claim) = self.schedule.claim(self.consumer_waits, self.target) {
                 return Step::Fill(claim);
             }
-            if self.drawn.is_some() {
-                if !self.begin_drawn(work) {
-                    return Step::Wait(Why::Room);
-                }
-            } else if self.may_draw() {
-                if !self.schedule.room(0) {
-                    return Step::Wait(Why::Room);
-                }
-                let plan = self.plan.take().expect("`may_draw` saw it");
-                return Step::Draw(plan, self.schedule.list());
-            } else {
-                return Step::Wait(Why::Input);
+            match self.drawn() {
+                Some(rows) if self.schedule.room(shared.work.estimate(rows)) => self.begin_drawn(shared),
+                Some(_) => return Step::Wait(Why::Room),
+                None => match self.may_draw() {
+                    Some(_) if !self.schedule.room(0) => return Step::Wait(Why::Room),
+                    Some(last) => {
+                        let mut draft = self.draft.take().expect("`may_draw` saw it");
+                        let (lists, count) = draft.lists();
+                        self.schedule.lend(lists, count);
+                        return Step::Draw(draft, last);
+                    }
+                    None => return Step::Wait(Why::Input),
+                },
             }
         }
     }
 
     /// Whether a step would find something to do.
     fn has_step(&mut self, work: &W) -> bool {
-        if self.schedule.has_rows() {
-            return true;
-        }
-        match &self.drawn {
-            Some((ticket, _)) => self.schedule.room(work.estimate(ticket.indices.len())),
-            None => self.may_draw() && self.schedule.room(0),
-        }
+        self.schedule.has_rows()
+            || match self.drawn() {
+                Some(rows) => self.schedule.room(work.estimate(rows)),
+                None => self.may_draw().is_some() && self.schedule.room(0),
+            }
     }
 
-    fn may_draw(&self) -> bool {
-        match (&self.plan, self.last_epoch, &self.fatal) {
-            (Some(plan), Some(last), None) => plan.cursor().epoch <= last,
-            _ => false,
-        }
+    /// The rows of the batch that has been drawn and waits to be begun; 0 if it needs no memory.
+    fn drawn(&self) -> Option<usize> {
+        let (ticket, drawn) = self.draft.as_ref()?.front()?;
+        Some(if matches!(drawn, Ok(Draw::Batch)) { ticket.indices.len() } else { 0 })
     }
 
-    /// Puts the drawn batch into the queue; `false` if there is no room for it.
-    fn begin_drawn(&mut self, work: &W) -> bool {
-        let Some((ticket, drawn)) = self.drawn.take() else { return true };
+    /// The last epoch to draw batches of, if any may be drawn now.
+    fn may_draw(&self) -> Option<u64> {
+        let (draft, last) = (self.draft.as_ref()?, self.last_epoch?);
+        (self.fatal.is_none() && draft.epoch() <= last).then_some(last)
+    }
+
+    /// Puts the drawn batch into the queue. There is room for it.
+    fn begin_drawn(&mut self, shared: &Shared<W>) {
+        let Some((ticket, drawn)) = self.draft.as_mut().and_then(|draft| draft.pop()) else { return };
         let rows = ticket.indices.len();
         match drawn {
             Ok(Draw::EndOfEpoch) => self.schedule.end_epoch(ticket),
             Ok(Draw::Batch) if self.was_delivered(&ticket) => self.schedule.begin_gone(ticket),
             Ok(Draw::Batch) if rows == 0 => self.schedule.begin_ready(ticket, Ok(None)),
             Ok(Draw::Batch) => {
-                let bytes = work.estimate(rows);
-                if !self.schedule.room(bytes) {
-                    self.drawn = Some((ticket, drawn));
-                    return false;
-                }
-                match Cause::catch(|| work.open(rows)) {
+                let Cursor { epoch, batch, .. } = ticket.before;
+                let whole = shared.run(epoch, batch, 0, &ticket.indices, None);
+                let bytes = shared.work.estimate(rows);
+                match Cause::catch(|| shared.work.open(&whole)) {
                     Ok(tray) => self.schedule.begin(ticket, tray, bytes),
                     Err(cause) => self.schedule.begin_ready(ticket, Err(Error::Memory { rows, cause })),
                 }
                 self.peak_bytes = self.peak_bytes.max(self.schedule.in_flight().1);
             }
-            Err(error) => self.schedule.begin_ready(ticket, Err(error)),
+            Err(error) => self.schedule.begin_ready(ticket, Err(error.into())),
         }
-        true
     }
 
     fn was_delivered(&self, ticket: &Ticket) -> bool {
@@ -241,22 +251,26 @@ impl<W: Work> Shared<W> {
     }
 
     fn wake_consumer(&self, state: &State<W>) {
+        self.news.fetch_add(1, Relaxed);
         if state.consumer_waits && (state.schedule.can_take() || state.fatal.is_some() || state.target == 0) {
             self.delivery.notify_one();
         }
     }
 
-    /// Draws the next batch and brings the plan back.
-    fn draw(&self, mut plan: Box<dyn Plan>, indices: Vec<usize>) -> MutexGuard<'_, State<W>> {
-        let drawn = Cause::catch(|| Ok(Ticket::draw(&mut *plan, indices)));
+    /// Draws batches and brings the draft back.
+    fn draw(&self, mut draft: Box<Draft>, last: u64) -> MutexGuard<'_, State<W>> {
+        let drawn = Cause::catch(|| {
+            draft.draw(last);
+            Ok(())
+        });
         let mut state = lock(&self.state);
         match (state.seek.take(), drawn) {
             // What was drawn is of a place that the consumer has left.
-            (Some(place), _) => plan.seek(place),
-            (None, Ok((ticket, drawn))) => state.drawn = Some((ticket, drawn.map_err(Error::from))),
+            (Some(place), _) => draft.seek(place),
+            (None, Ok(())) => {}
             (None, Err(cause)) => self.fail(&mut state, Error::Sampler(cause)),
         }
-        state.plan = Some(plan);
+        state.draft = Some(draft);
         self.wake_consumer(&state);
         state
     }
@@ -268,34 +282,40 @@ impl<W: Work> Shared<W> {
         self.to_do.notify_all();
     }
 
-    /// Loads the rows of a claim and, if they were the last of their batch, puts it together.
+    /// Loads the rows of a claim and, if its batch is then done, puts it together.
     fn fill(&self, own: &mut Own<W>, claim: Claim<W::Tray>) -> MutexGuard<'_, State<W>> {
-        let Claim { id, epoch, batch, rows, tray, spare } = claim;
+        let Claim { id, epoch, batch, first, indices, tray, spare, whole } = claim;
         let hand = own.hand.as_mut().expect("a worker has its hand before its first claim");
-        let run = self.run(epoch, batch, rows.start, &own.indices, spare.as_ref());
+        let run = self.run(epoch, batch, first, &indices, spare.as_ref());
         let start = now();
-        let failures = Cause::catch(|| Ok(self.work.fill(hand, &tray, &run))).unwrap_or_else(|cause| {
-            vec![run.failure(What::Batch(own.indices.clone()), rows.start, cause, None)]
-        });
+        let failures = Cause::catch(|| Ok(self.work.fill(hand, &tray, &run)))
+            .unwrap_or_else(|cause| vec![run.failure(What::Batch(indices.clone()), first, cause, None)]);
+        let (rows, end) = (indices.len(), now());
+        own.counters.note_run(rows, end - start);
+        if whole {
+            let mut state =
+                self.close(&own.counters, Done { id, epoch, batch, tray, indices, failures }, end);
+            state.schedule.pace.note_rows(rows, end - start);
+            return state;
+        }
         // Before the rows are given back: whoever closes the batch must hold its tray alone.
         drop(tray);
-        let spent = now() - start;
-        own.counters.note_run(rows.len(), spent);
         let mut state = lock(&self.state);
-        match state.schedule.finish(id, rows.len(), failures, spent) {
-            Some(done) => {
-                drop(state);
-                self.close(own, done)
-            }
+        state.schedule.recycle(indices);
+        state.schedule.pace.note_rows(rows, end - start);
+        match state.schedule.finish(id, rows, failures) {
             None => {
                 self.wake_consumer(&state);
                 state
             }
+            Some(done) => {
+                drop(state);
+                self.close(&own.counters, done, end)
+            }
         }
     }
 
-    fn close(&self, own: &Own<W>, done: Done<W::Tray>) -> MutexGuard<'_, State<W>> {
-        let start = now();
+    fn close(&self, counters: &Counters, done: Done<W::Tray>, start: Instant) -> MutexGuard<'_, State<W>> {
         let Done { id, epoch, batch, tray, indices, failures } = done;
         let whole = self.run(epoch, batch, 0, &indices, None);
         let outcome = self.finish(tray, &whole, &failures);
@@ -303,7 +323,7 @@ impl<W: Work> Shared<W> {
             Ok(Some(batch)) => self.work.size(batch),
             _ => Some(0),
         };
-        add(&own.counters.close, now() - start);
+        add(&counters.close, now() - start);
         let mut state = lock(&self.state);
         state.schedule.recycle(indices);
         state.schedule.closed(id, outcome, failures, bytes);
@@ -339,7 +359,7 @@ impl<W: Work> Shared<W> {
 
     /// The life of a worker thread.
     fn work(&self, id: usize, counters: Arc<Counters>) {
-        let mut own = Own { hand: None, indices: Vec::new(), counters };
+        let mut own = Own { hand: None, counters };
         let hand = Cause::catch(|| self.work.hand(id));
         let mut state = lock(&self.state);
         match hand {
@@ -347,7 +367,7 @@ impl<W: Work> Shared<W> {
             Err(cause) => self.fail(&mut state, Error::Worker { worker: id, cause }),
         }
         while !state.stop && id < state.target && own.hand.is_some() {
-            let step = state.step(&self.work, &mut own.indices);
+            let step = state.step(self);
             // The step may have brought the end of the epoch into the queue, or a batch that needs no work.
             self.wake_consumer(&state);
             state = match step {
@@ -356,9 +376,9 @@ impl<W: Work> Shared<W> {
                     drop(state);
                     self.fill(&mut own, claim)
                 }
-                Step::Draw(plan, list) => {
+                Step::Draw(draft, last) => {
                     drop(state);
-                    self.draw(plan, list)
+                    self.draw(draft, last)
                 }
                 Step::Wait(why) => self.rest(state, why, &own.counters),
             };
@@ -376,6 +396,7 @@ impl<W: Work> Shared<W> {
         counters: &Counters,
     ) -> MutexGuard<'a, State<W>> {
         state.idle += 1;
+        state.enough = state.schedule.ready();
         let start = now();
         let mut state = wait(&self.to_do, state);
         state.idle -= 1;
@@ -396,9 +417,8 @@ impl<W: Work> Engine<W> {
         schedule.abandon(plan.cursor());
         let state = State {
             schedule,
-            plan: Some(plan),
+            draft: Some(Box::new(Draft::new(plan))),
             seek: None,
-            drawn: None,
             last_epoch: None,
             across_epochs: settings.across_epochs,
             epochs: settings.epochs,
@@ -407,6 +427,7 @@ impl<W: Work> Engine<W> {
             running: Vec::new(),
             counters: vec![Arc::clone(&own)],
             idle: 0,
+            enough: 0,
             consumer_waits: false,
             stop: false,
             fatal: None,
@@ -417,15 +438,17 @@ impl<W: Work> Engine<W> {
             state: Mutex::new(state),
             to_do: Condvar::new(),
             delivery: Condvar::new(),
+            news: AtomicUsize::new(0),
             on_failure: settings.on_failure,
             seed: settings.seed,
         };
         let mut engine = Self {
             shared: Arc::new(shared),
             threads: Vec::new(),
-            own: Own { hand: None, indices: Vec::new(), counters: own },
+            own: Own { hand: None, counters: own },
             consumer: ConsumerGauge::default(),
             manifest: Manifest::default(),
+            processors: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             handed_over: None,
             process: std::process::id(),
         };
@@ -538,8 +561,9 @@ impl<W: Work> Engine<W> {
                 },
             }
         };
-        // Not for every batch: while enough are ready a worker can sleep a little longer and then do several.
-        if state.schedule.ready() <= state.schedule.window().batches / 2 {
+        // Not for every batch: a worker that found enough ready sleeps until half of that is gone, and then
+        // has several to do.
+        if state.schedule.ready() <= state.enough / 2 {
             shared.nudge(&mut state);
         }
         drop(state);
@@ -567,14 +591,14 @@ impl<W: Work> Engine<W> {
                 }
                 return state;
             }
-            match state.step(&shared.work, &mut self.own.indices) {
+            match state.step(shared) {
                 Step::Fill(claim) => {
                     drop(state);
                     return shared.fill(&mut self.own, claim);
                 }
-                Step::Draw(plan, list) => {
+                Step::Draw(draft, last) => {
                     drop(state);
-                    return shared.draw(plan, list);
+                    return shared.draw(draft, last);
                 }
                 // The end of an epoch may have come into the queue; otherwise a worker that is to end has rows.
                 Step::Wait(_) if state.schedule.can_take() => return state,
@@ -582,6 +606,18 @@ impl<W: Work> Engine<W> {
             }
         }
         shared.nudge(&mut state);
+        if let Some(patience) = self.patience(&state) {
+            let news = shared.news.load(Relaxed);
+            drop(state);
+            let start = now();
+            while shared.news.load(Relaxed) == news && start.elapsed() < patience {
+                std::hint::spin_loop();
+            }
+            state = lock(&shared.state);
+            if state.schedule.can_take() || state.fatal.is_some() {
+                return state;
+            }
+        }
         state.consumer_waits = true;
         let mut state = match deadline {
             None => wait(&shared.delivery, state),
@@ -589,6 +625,13 @@ impl<W: Work> Engine<W> {
         };
         state.consumer_waits = false;
         state
+    }
+
+    /// How long to look for the next batch before going to sleep: not at all, unless it will be there sooner
+    /// than a sleeping thread can be woken. With tiny samples, waking costs more than loading.
+    fn patience(&self, state: &State<W>) -> Option<Duration> {
+        let batch = state.schedule.pace.row() * state.schedule.front_rows() as u32;
+        (self.processors > 1 && batch < WAKE_UP && !cfg!(shuttle)).then_some(WAKE_UP)
     }
 
     /// How far the consumer has got.
@@ -601,11 +644,10 @@ impl<W: Work> Engine<W> {
     pub fn restart(&mut self, position: Position) -> Result<(), Error> {
         self.check_process()?;
         let mut state = lock(&self.shared.state);
-        match &mut state.plan {
-            Some(plan) => plan.seek(position.at),
+        match &mut state.draft {
+            Some(draft) => draft.seek(position.at),
             None => state.seek = Some(position.at),
         }
-        state.drawn = None;
         state.last_epoch = None;
         state.skip = (position.at.epoch, position.delivered);
         state.schedule.abandon(position.at);

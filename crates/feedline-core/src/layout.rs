@@ -24,6 +24,8 @@ pub struct Field {
     dtype: DType,
     shape: Vec<usize>,
     ragged: Option<Ragged>,
+    /// Bytes of one row, or of one entry of a ragged row; `None` if they are more than can be counted.
+    bytes: Option<usize>,
 }
 
 /// How the rows of a ragged field come together in a batch.
@@ -51,7 +53,9 @@ impl Field {
 
     /// A fixed field whose type is known only at run time.
     pub fn dynamic(name: impl Into<String>, dtype: DType, shape: impl Into<Vec<usize>>) -> Self {
-        Self { name: name.into(), dtype, shape: shape.into(), ragged: None }
+        let shape = shape.into();
+        let bytes = shape.iter().try_fold(dtype.size(), |bytes, axis| bytes.checked_mul(*axis));
+        Self { name: name.into(), dtype, shape, ragged: None, bytes }
     }
 
     /// Makes the field ragged, padded to the longest row of each batch.
@@ -72,6 +76,7 @@ impl Field {
     }
 
     /// The type of its elements.
+    #[inline]
     pub fn dtype(&self) -> DType {
         self.dtype
     }
@@ -82,17 +87,15 @@ impl Field {
     }
 
     /// How its rows come together, if it is ragged.
+    #[inline]
     pub fn raggedness(&self) -> Option<Ragged> {
         self.ragged
     }
 
     /// Bytes of one row, or of one entry of a ragged row.
+    #[inline]
     pub fn bytes(&self) -> usize {
-        self.shape.iter().product::<usize>() * self.dtype.size()
-    }
-
-    fn checked_bytes(&self) -> Option<usize> {
-        self.shape.iter().try_fold(self.dtype.size(), |bytes, axis| bytes.checked_mul(*axis))
+        self.bytes.unwrap_or(usize::MAX)
     }
 }
 
@@ -133,6 +136,7 @@ pub enum LayoutError {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layout {
     fields: Vec<Field>,
+    ragged: bool,
 }
 
 impl Layout {
@@ -149,11 +153,12 @@ impl Layout {
                 return Err(LayoutError::DuplicateName(field.name.clone()));
             }
         }
-        let layout = Self { fields };
+        let layout = Self { ragged: fields.iter().any(|field| field.ragged.is_some()), fields };
         layout.bytes(1).map(|_| layout)
     }
 
     /// The fields.
+    #[inline]
     pub fn fields(&self) -> &[Field] {
         &self.fields
     }
@@ -164,8 +169,9 @@ impl Layout {
     }
 
     /// Whether any field is ragged.
+    #[inline]
     pub fn is_ragged(&self) -> bool {
-        self.fields.iter().any(|field| field.ragged.is_some())
+        self.ragged
     }
 
     /// Bytes of the fixed fields of a batch of `rows` rows.
@@ -188,8 +194,8 @@ impl Layout {
     fn ends(&self, rows: usize) -> impl Iterator<Item = Result<usize, LayoutError>> {
         self.fields.iter().scan(Some(0usize), move |end, field| {
             let bytes = match field.ragged {
-                None => field.checked_bytes().and_then(|bytes| bytes.checked_mul(rows)),
-                Some(_) => field.checked_bytes().map(|_| 0),
+                None => field.bytes.and_then(|bytes| bytes.checked_mul(rows)),
+                Some(_) => field.bytes.map(|_| 0),
             };
             *end = (|| bytes?.checked_add((*end)?)?.checked_next_multiple_of(ALIGN))()
                 .filter(|end| isize::try_from(*end).is_ok());

@@ -17,7 +17,7 @@
 //! | [`Plan`], [`Cursor`] | which samples make up which batch; a place in that |
 //! | [`Layout`], [`Field`], [`DType`] | what a sample looks like in memory |
 //! | [`Arena`], [`Slab`] | page-aligned memory, private or shared with other processes |
-//! | [`Pool`], [`Tray`], [`RowMut`] | a batch under construction, filled by several workers |
+//! | [`Pool`], [`Tray`], [`RowsMut`] | a batch under construction, filled by several workers |
 //! | [`Batch`] | a finished batch of tensors |
 //! | `Schedule`, `Pace` | which rows are given out next, how many at once, which batch is delivered next |
 //! | [`Work`], [`Run`] | the way samples are loaded: the seam between this crate and everything else |
@@ -30,6 +30,7 @@
 //! builds checked loaders from it.
 
 mod batch;
+mod draft;
 mod dtype;
 mod engine;
 mod error;
@@ -65,5 +66,5 @@ pub use rng::{Key, Purpose, SampleRng};
 pub use schedule::Window;
 pub use slab::{Arena, Slab};
 pub use state::{State, StateError};
-pub use tray::{FieldKey, Pool, PoolGauge, RowError, RowMut, Tray};
+pub use tray::{FieldKey, Pool, PoolGauge, RowError, RowMut, RowsMut, Tray};
 pub use work::{Run, Unit, Work};

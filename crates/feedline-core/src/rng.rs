@@ -46,8 +46,10 @@ impl Key {
     }
 
     /// A generator that starts at the `n`-th number of the stream and shares nothing with its neighbours'.
+    #[inline]
     pub fn rng(self, n: u64) -> SampleRng {
-        let (low, high) = (self.draw(n), self.draw(!n));
+        let low = mix(n.wrapping_mul(GOLDEN) ^ self.low);
+        let high = mix(low.wrapping_add(self.high));
         SampleRng(Pcg64Mcg::new((u128::from(high) << 64) | u128::from(low)))
     }
 }

@@ -12,13 +12,17 @@
 //!
 //! *Room* is the only back-pressure. A new batch is opened if nothing is open (the oldest batch may always
 //! proceed, however large), or if it fits the byte budget and
-//! - running ahead: fewer than `batches` batches are ready to be delivered. While one slow row holds up the
-//!   oldest batch nothing is ready, so the others run ahead as far as the bytes allow;
+//! - running ahead: fewer than `batches` batches are ready to be delivered, or all of them are tiny. While one
+//!   slow row holds up the oldest batch nothing is ready, so the others run ahead as far as the bytes allow;
 //! - otherwise: fewer than `batches` batches are open at all.
 
-use std::{collections::VecDeque, ops::Range, time::Duration};
+use std::{collections::VecDeque, ops::Range};
 
-use crate::{Cursor, Draw, Failure, Unit, pace::Pace, plan::Spare};
+use crate::{Cursor, Failure, Unit, pace::Pace, plan::Spare};
+
+/// Batches that fit into this many bytes together may be ready in any number: with tiny samples, waking a
+/// worker costs more than filling a batch, and it should find many to fill.
+const TINY: u64 = 256 << 10;
 
 /// How far loading may be ahead of the consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +51,7 @@ pub(crate) struct Ticket {
 struct Slot<T, B, E> {
     ticket: Ticket,
     stage: Stage<T, B, E>,
+    rows: usize,
     bytes: u64,
 }
 
@@ -68,14 +73,19 @@ enum Stage<T, B, E> {
     EndOfEpoch,
 }
 
-/// Rows given to a worker.
+/// Work given to a worker: some rows of a batch, or the whole of it.
 pub(crate) struct Claim<T> {
     pub(crate) id: u64,
     pub(crate) epoch: u64,
     pub(crate) batch: u64,
-    pub(crate) rows: Range<usize>,
+    /// The row of the first index.
+    pub(crate) first: usize,
+    pub(crate) indices: Vec<usize>,
     pub(crate) tray: T,
     pub(crate) spare: Option<Spare>,
+    /// Whether these are all rows of the batch: then nobody else has the tray, and the worker also puts the
+    /// batch together, without coming back in between.
+    pub(crate) whole: bool,
 }
 
 /// A batch all of whose rows are done.
@@ -148,15 +158,22 @@ impl<T: Clone, B, E> Schedule<T, B, E> {
 
     /// Whether a batch of so many bytes may be begun.
     pub(crate) fn room(&self, bytes: u64) -> bool {
-        let counted = if self.window.run_ahead { self.ready } else { self.open };
-        let fits = self.bytes.checked_add(bytes).is_some_and(|total| total <= self.window.bytes);
         // Bytes of abandoned batches are still in use, but they must not hold up the oldest batch for ever.
-        self.open == 0 || (fits && counted < self.window.batches)
+        if self.open == 0 {
+            return true;
+        }
+        let total = self.bytes.saturating_add(bytes);
+        let few = match self.window.run_ahead {
+            true => self.ready < self.window.batches || total <= TINY,
+            false => self.open < self.window.batches,
+        };
+        few && total <= self.window.bytes
     }
 
-    /// An empty index list.
-    pub(crate) fn list(&mut self) -> Vec<usize> {
-        self.lists.pop().unwrap_or_default()
+    /// Index lists for new batches, as far as there are any.
+    pub(crate) fn lend(&mut self, lists: &mut Vec<Vec<usize>>, count: usize) {
+        let kept = self.lists.len().saturating_sub(count.saturating_sub(lists.len()));
+        lists.extend(self.lists.drain(kept..));
     }
 
     /// Puts a batch at the end of the queue.
@@ -164,25 +181,25 @@ impl<T: Clone, B, E> Schedule<T, B, E> {
         self.open += 1;
         self.bytes += bytes;
         let stage = Stage::Filling { tray, claimed: 0, done: 0, failures: Vec::new() };
-        self.queue.push_back(Slot { ticket, stage, bytes });
+        self.queue.push_back(Slot { rows: ticket.indices.len(), ticket, stage, bytes });
     }
 
     /// Puts a batch that needs no work at the end of the queue: one that failed before it began, or is empty.
     pub(crate) fn begin_ready(&mut self, ticket: Ticket, outcome: Outcome<B, E>) {
         self.open += 1;
-        self.queue.push_back(Slot { ticket, stage: Stage::Closing, bytes: 0 });
+        self.queue.push_back(Slot { rows: ticket.indices.len(), ticket, stage: Stage::Closing, bytes: 0 });
         self.closed(self.first + self.queue.len() as u64 - 1, outcome, Vec::new(), None);
     }
 
     /// Puts a batch that was delivered in an earlier life at the end of the queue.
     pub(crate) fn begin_gone(&mut self, ticket: Ticket) {
-        self.queue.push_back(Slot { ticket, stage: Stage::Gone, bytes: 0 });
+        self.queue.push_back(Slot { rows: ticket.indices.len(), ticket, stage: Stage::Gone, bytes: 0 });
         self.drop_gone();
     }
 
     /// Puts the end of an epoch at the end of the queue.
     pub(crate) fn end_epoch(&mut self, ticket: Ticket) {
-        self.queue.push_back(Slot { ticket, stage: Stage::EndOfEpoch, bytes: 0 });
+        self.queue.push_back(Slot { rows: ticket.indices.len(), ticket, stage: Stage::EndOfEpoch, bytes: 0 });
         self.count_ready();
     }
 
@@ -192,53 +209,49 @@ impl<T: Clone, B, E> Schedule<T, B, E> {
         self.next_claim < self.first + self.queue.len() as u64
     }
 
-    /// Gives out rows of the oldest batch that has any left; their samples are put into `indices`.
-    pub(crate) fn claim(
-        &mut self,
-        indices: &mut Vec<usize>,
-        consumer_waits: bool,
-        workers: usize,
-    ) -> Option<Claim<T>> {
+    /// Gives out rows of the oldest batch that has any left.
+    pub(crate) fn claim(&mut self, consumer_waits: bool, workers: usize) -> Option<Claim<T>> {
         if !self.has_rows() {
             return None;
         }
         let (id, at) = (self.next_claim, (self.next_claim - self.first) as usize);
-        let Slot { ticket, stage: Stage::Filling { tray, claimed, .. }, .. } = &mut self.queue[at] else {
+        let slot = &mut self.queue[at];
+        let Stage::Filling { tray, claimed, .. } = &mut slot.stage else {
             unreachable!("a batch with rows left is being filled");
         };
-        let left = ticket.indices.len() - *claimed;
+        let (first, left) = (*claimed, slot.rows - *claimed);
         let count = match self.unit {
             Unit::Batch => left,
             Unit::Row => self.pace.rows(left, at, consumer_waits, workers),
         };
-        let rows = *claimed..*claimed + count;
-        *claimed = rows.end;
-        indices.clear();
-        indices.extend_from_slice(&ticket.indices[rows.clone()]);
-        let Cursor { epoch, batch, .. } = ticket.before;
-        Some(Claim { id, epoch, batch, rows, tray: tray.clone(), spare: ticket.spare.clone() })
+        *claimed += count;
+        let (tray, spare, whole) = (tray.clone(), slot.ticket.spare.clone(), count == slot.rows);
+        let Cursor { epoch, batch, .. } = slot.ticket.before;
+        let indices = if whole {
+            // The queue's own tray goes with the stage, so the worker has the only one.
+            slot.stage = Stage::Closing;
+            std::mem::take(&mut slot.ticket.indices)
+        } else {
+            let mut list = self.lists.pop().unwrap_or_default();
+            list.extend_from_slice(&slot.ticket.indices[first..first + count]);
+            list
+        };
+        Some(Claim { id, epoch, batch, first, indices, tray, spare, whole })
     }
 
     fn skip_claimed(&mut self) {
         self.next_claim = self.next_claim.max(self.first);
         while let Some(slot) = self.queue.get((self.next_claim - self.first) as usize) {
             match &slot.stage {
-                Stage::Filling { claimed, .. } if *claimed < slot.ticket.indices.len() => return,
+                Stage::Filling { claimed, .. } if *claimed < slot.rows => return,
                 _ => self.next_claim += 1,
             }
         }
     }
 
-    /// Takes back rows that are done. If they were the last of their batch, it must now be put together by the
+    /// Takes back rows of a claim that was not whole. If they were the last of their batch, it must now be put together by the
     /// caller, and then [`Schedule::closed`].
-    pub(crate) fn finish(
-        &mut self,
-        id: u64,
-        rows: usize,
-        failed: Vec<Failure>,
-        spent: Duration,
-    ) -> Option<Done<T>> {
-        self.pace.note_rows(rows, spent);
+    pub(crate) fn finish(&mut self, id: u64, rows: usize, failed: Vec<Failure>) -> Option<Done<T>> {
         let Some(at) = id.checked_sub(self.first) else {
             self.leave(id, rows);
             return None;
@@ -249,7 +262,7 @@ impl<T: Clone, B, E> Schedule<T, B, E> {
         };
         failures.extend(failed);
         *done += rows;
-        if *done < slot.ticket.indices.len() {
+        if *done < slot.rows {
             return None;
         }
         let Stage::Filling { tray, mut failures, .. } = std::mem::replace(&mut slot.stage, Stage::Closing)
@@ -286,8 +299,10 @@ impl<T: Clone, B, E> Schedule<T, B, E> {
 
     /// Gives an index list back for reuse.
     pub(crate) fn recycle(&mut self, mut list: Vec<usize>) {
-        list.clear();
-        self.lists.push(list);
+        if list.capacity() > 0 {
+            list.clear();
+            self.lists.push(list);
+        }
     }
 
     fn count_ready(&mut self) {
@@ -306,6 +321,11 @@ impl<T: Clone, B, E> Schedule<T, B, E> {
     /// How many batches could be delivered now.
     pub(crate) fn ready(&self) -> usize {
         self.ready
+    }
+
+    /// The rows of the oldest batch.
+    pub(crate) fn front_rows(&self) -> usize {
+        self.queue.front().map_or(0, |slot| slot.rows)
     }
 
     /// Whether [`Schedule::take`] would give something.
@@ -360,6 +380,7 @@ impl<T: Clone, B, E> Schedule<T, B, E> {
         if let Some(slot) = self.queue.pop_front() {
             self.first += 1;
             self.at = slot.ticket.after;
+            self.recycle(slot.ticket.indices);
         }
     }
 
@@ -418,26 +439,8 @@ impl<T: Clone, B, E> Schedule<T, B, E> {
         (self.open, self.bytes)
     }
 
-    /// The bounds.
-    pub(crate) fn window(&self) -> Window {
-        self.window
-    }
-
     /// Changes the bounds.
     pub(crate) fn set_window(&mut self, window: Window) {
         self.window = window;
-    }
-}
-
-impl Ticket {
-    /// Draws the next batch from a plan. The error is of that batch alone.
-    pub(crate) fn draw(
-        plan: &mut dyn crate::Plan,
-        indices: Vec<usize>,
-    ) -> (Self, Result<Draw, crate::PlanError>) {
-        let mut ticket = Self { before: plan.cursor(), indices, ..Self::default() };
-        let drawn = plan.draw(&mut ticket.indices);
-        (ticket.after, ticket.spare) = (plan.cursor(), plan.spare());
-        (ticket, drawn)
     }
 }

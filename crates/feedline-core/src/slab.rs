@@ -133,12 +133,14 @@ impl Slab {
     /// # Safety
     /// Nobody else may read or write the range while the slice lives, in this process or another.
     #[allow(clippy::mut_from_ref)] // Several workers fill disjoint ranges of one slab: that is its purpose.
+    #[inline]
     pub unsafe fn bytes_mut(&self, range: Range<usize>) -> &mut [u8] {
         let (start, len) = self.part(range);
         // SAFETY: as in `bytes`, and the caller vouches that nobody else touches the range.
         unsafe { std::slice::from_raw_parts_mut(start, len) }
     }
 
+    #[inline]
     fn part(&self, range: Range<usize>) -> (*mut u8, usize) {
         assert!(
             range.start <= range.end && range.end <= self.len,

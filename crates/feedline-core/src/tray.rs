@@ -1,12 +1,17 @@
 //! A batch under construction, and the pool it comes from.
 //!
-//! A [`Tray`] is filled by several workers at once, each writing its own rows straight into the slab. Every
-//! row has a lock of its own that a worker takes for as long as it writes: the scheduler never gives a row to
-//! two workers, so the lock is always free, and if the scheduler were wrong the result would be an error and
-//! not a data race. When the last row is done the tray is closed and becomes a [`Batch`]; when the consumer
+//! A [`Tray`] is filled by several workers at once, each writing its own rows straight into the slab. A worker
+//! takes a range of rows ([`Tray::rows`]), which sets a bit for each; a row can be taken once in the life of a
+//! batch. The scheduler never gives a row to two workers, so taking always succeeds, and if the scheduler were
+//! wrong the result would be an error and not a data race. When the last row is done the tray is closed and becomes a [`Batch`]; when the consumer
 //! drops the batch, the tray goes back to its [`Pool`] with its memory already faulted in.
 
-use std::io;
+use std::{
+    cell::UnsafeCell,
+    io,
+    ops::Range,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 use bytemuck::{AnyBitPattern, NoUninit};
 
@@ -14,7 +19,7 @@ use crate::{
     Arena, Batch, DType, Element, Field, Layout, Slab,
     batch::Span,
     layout::Ragged,
-    sync::{Arc, Mutex, MutexGuard, lock},
+    sync::{Arc, Mutex, lock},
 };
 
 /// What went wrong between a dataset and its row.
@@ -80,6 +85,7 @@ pub trait FieldKey {
 }
 
 impl FieldKey for usize {
+    #[inline]
     fn find(&self, layout: &Layout) -> Result<usize, RowError> {
         if *self < layout.fields().len() { Ok(*self) } else { Err(no_such_field(self.to_string(), layout)) }
     }
@@ -145,10 +151,16 @@ impl Pool {
 
     /// Bytes that a batch of `rows` rows will take. Ragged rows are counted with the mean of those seen.
     pub fn estimate(&self, rows: usize) -> u64 {
-        let fixed = self.layout.bytes(rows).unwrap_or(usize::MAX) as u64;
+        let page = rustix::param::page_size();
+        let fixed =
+            self.layout.bytes(rows).ok().and_then(|bytes| bytes.max(1).checked_next_multiple_of(page));
+        let fixed = fixed.map_or(u64::MAX, |bytes| bytes as u64);
+        if !self.layout.is_ragged() {
+            return fixed;
+        }
         match lock(&self.shelf).ragged {
             (_, 0) => fixed,
-            (bytes, seen) => fixed + bytes / seen * rows as u64,
+            (bytes, seen) => fixed.saturating_add(bytes / seen * rows as u64),
         }
     }
 
@@ -214,8 +226,10 @@ pub struct Tray {
     /// Where each field begins in the slab, for this capacity.
     offsets: Vec<usize>,
     capacity: usize,
-    /// One lock per row; what it guards is the row's part of the slab and its ragged values.
-    rows: Vec<Mutex<Cell>>,
+    /// A bit for every row that has been taken. Whoever set it may write the row: its part of the slab, and
+    /// its cell.
+    taken: Vec<AtomicU64>,
+    cells: Vec<UnsafeCell<Cell>>,
     /// The gathered ragged fields of a closed tray, and where they lie.
     tail: Option<Slab>,
     spans: Vec<Span>,
@@ -234,8 +248,17 @@ struct Cell {
 
 impl Tray {
     fn new(layout: Arc<Layout>, slab: Slab) -> Self {
-        let (offsets, rows, spans, indices) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { layout, slab, offsets, capacity: 0, rows, tail: None, spans, indices }
+        Self {
+            layout,
+            slab,
+            offsets: Vec::new(),
+            capacity: 0,
+            taken: Vec::new(),
+            cells: Vec::new(),
+            tail: None,
+            spans: Vec::new(),
+            indices: Vec::new(),
+        }
     }
 
     /// Makes it ready for `rows` new rows.
@@ -244,9 +267,9 @@ impl Tray {
             self.layout.offsets_into(rows, &mut self.offsets).is_ok_and(|bytes| bytes <= self.slab.len());
         assert!(fits, "the pool chose a slab that is large enough");
         self.capacity = rows;
-        if self.rows.len() < rows {
-            self.rows.resize_with(rows, Mutex::default);
-        }
+        self.taken.iter_mut().for_each(|word| *word.get_mut() = 0);
+        self.taken.resize_with(rows.div_ceil(64).max(self.taken.len()), AtomicU64::default);
+        self.cells.resize_with(rows.max(self.cells.len()), UnsafeCell::default);
     }
 
     /// Its memory in bytes.
@@ -254,26 +277,28 @@ impl Tray {
         self.slab.len() + self.tail.as_ref().map_or(0, Slab::len)
     }
 
-    /// A row, to be written from the beginning by one worker.
+    /// Takes some rows, to be written by one worker.
     ///
     /// # Panics
-    /// If the row does not exist or another worker is writing it, both of which the scheduler rules out.
-    pub fn row(&self, row: usize) -> RowMut<'_> {
-        assert!(row < self.capacity, "row {row} of a batch of {}", self.capacity);
-        let mut cell = match self.rows[row].try_lock() {
-            Ok(cell) => cell,
-            Err(std::sync::TryLockError::Poisoned(cell)) => cell.into_inner(),
-            Err(std::sync::TryLockError::WouldBlock) => panic!("row {row} was given to two workers"),
-        };
-        cell.written = 0;
-        if self.layout.is_ragged() {
-            cell.ragged.resize_with(self.layout.fields().len(), Vec::new);
-            cell.ragged.iter_mut().for_each(Vec::clear);
+    /// If they do not exist or one of them has been taken before, both of which the scheduler rules out.
+    pub fn rows(&self, rows: Range<usize>) -> RowsMut<'_> {
+        assert!(rows.end <= self.capacity, "rows {rows:?} of a batch of {}", self.capacity);
+        let mut row = rows.start;
+        while row < rows.end {
+            let count = (64 - row % 64).min(rows.end - row);
+            let bits = (u64::MAX >> (64 - count)) << (row % 64);
+            // Relaxed is enough: a bit is set once, by one of those who try, and never cleared while the tray
+            // is shared. What is written to the row is seen by whoever closes the tray because both have been
+            // under the engine's lock, and by nobody before.
+            let before = self.taken[row / 64].fetch_or(bits, Relaxed);
+            assert!(before & bits == 0, "some of the rows {rows:?} were given to two workers");
+            row += count;
         }
-        RowMut { tray: self, row, cell }
+        RowsMut { tray: self, rows }
     }
 
-    fn range(&self, field: usize, row: usize) -> std::ops::Range<usize> {
+    #[inline]
+    fn range(&self, field: usize, row: usize) -> Range<usize> {
         let bytes = self.layout.fields()[field].bytes();
         let start = self.offsets[field] + row * bytes;
         start..start + bytes
@@ -324,7 +349,7 @@ impl Tray {
         self.spans.clear();
         let mut end = 0;
         for (at, field) in layout.fields().iter().enumerate() {
-            let lengths = ragged_rows(&mut self.rows[..planned], failed, at).map(<[u8]>::len);
+            let lengths = ragged_rows(&mut self.cells[..planned], failed, at).map(<[u8]>::len);
             let span = Span::plan(field, end, kept, lengths).ok_or(io::ErrorKind::OutOfMemory)?;
             end = span.end();
             self.spans.push(span);
@@ -333,7 +358,7 @@ impl Tray {
         // SAFETY: `&mut self` means that nobody else can reach the tray's memory.
         let bytes = unsafe { tail.bytes_mut(0..end) };
         for ((at, field), span) in layout.fields().iter().enumerate().zip(&self.spans) {
-            span.fill(field, bytes, ragged_rows(&mut self.rows[..planned], failed, at));
+            span.fill(field, bytes, ragged_rows(&mut self.cells[..planned], failed, at));
         }
         self.tail = Some(tail);
         Ok(())
@@ -343,7 +368,7 @@ impl Tray {
         &self.layout
     }
 
-    pub(crate) fn rows(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.capacity
     }
 
@@ -364,7 +389,7 @@ impl Tray {
     }
 
     /// Bytes of the ragged part of a closed tray.
-    pub(crate) fn gathered(&self, range: std::ops::Range<usize>) -> &[u8] {
+    pub(crate) fn gathered(&self, range: Range<usize>) -> &[u8] {
         match &self.tail {
             // SAFETY: as in `fixed`.
             Some(tail) => unsafe { tail.bytes(range) },
@@ -375,22 +400,53 @@ impl Tray {
 
 /// The values of one ragged field (nothing, for a fixed one) in the rows that have not failed.
 fn ragged_rows<'a>(
-    rows: &'a mut [Mutex<Cell>],
+    cells: &'a mut [UnsafeCell<Cell>],
     failed: &'a [usize],
     field: usize,
 ) -> impl Iterator<Item = &'a [u8]> {
-    rows.iter_mut().enumerate().filter(|(row, _)| !failed.contains(row)).map(move |(_, cell)| {
-        let cell = cell.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
-        cell.ragged.get(field).map_or(&[][..], Vec::as_slice)
-    })
+    cells
+        .iter_mut()
+        .enumerate()
+        .filter(|(row, _)| !failed.contains(row))
+        .map(move |(_, cell)| cell.get_mut().ragged.get(field).map_or(&[][..], Vec::as_slice))
 }
 
-/// A row of a batch, held by the worker that writes it. Every field must be written.
+// SAFETY: a cell, and the part of the slab that belongs to it, is reached through `&Tray` only by the one
+// `RowsMut` that set the row's bit, so no two threads reach the same one.
+unsafe impl Sync for Tray {}
+
+/// Rows of a batch that one worker has taken.
+#[derive(Debug)]
+pub struct RowsMut<'a> {
+    tray: &'a Tray,
+    rows: Range<usize>,
+}
+
+impl RowsMut<'_> {
+    /// One of the rows, by its number in the batch, to be written from the beginning.
+    ///
+    /// # Panics
+    /// If it is not one of the rows taken.
+    #[inline]
+    pub fn row(&mut self, row: usize) -> RowMut<'_> {
+        assert!(self.rows.contains(&row), "row {row} is not among {:?}", self.rows);
+        // SAFETY: these rows were taken by `self` alone, and `&mut self` lends out one of them at a time.
+        let cell = unsafe { &mut *self.tray.cells[row].get() };
+        cell.written = 0;
+        if self.tray.layout.is_ragged() {
+            cell.ragged.resize_with(self.tray.layout.fields().len(), Vec::new);
+            cell.ragged.iter_mut().for_each(Vec::clear);
+        }
+        RowMut { tray: self.tray, row, cell }
+    }
+}
+
+/// A row of a batch, to be written. Every field must be.
 #[derive(Debug)]
 pub struct RowMut<'a> {
     tray: &'a Tray,
     row: usize,
-    cell: MutexGuard<'a, Cell>,
+    cell: &'a mut Cell,
 }
 
 impl RowMut<'_> {
@@ -400,6 +456,7 @@ impl RowMut<'_> {
     }
 
     /// Writes a field: all elements of a fixed one, any number of entries of a ragged one.
+    #[inline]
     pub fn write<T: Element>(&mut self, field: impl FieldKey, values: &[T]) -> Result<(), RowError> {
         let at = self.find::<T>(&field)?;
         let spec = &self.tray.layout.fields()[at];
@@ -438,14 +495,16 @@ impl RowMut<'_> {
     }
 
     /// Whether every field has been written.
+    #[inline]
     pub fn check(&self) -> Result<(), RowError> {
         let fields = self.tray.layout.fields();
-        match (0..fields.len()).find(|at| self.cell.written & (1 << at) == 0) {
-            Some(at) => Err(RowError::NotWritten(fields[at].name().into())),
-            None => Ok(()),
+        match self.cell.written.trailing_ones() as usize {
+            at if at < fields.len() => Err(RowError::NotWritten(fields[at].name().into())),
+            _ => Ok(()),
         }
     }
 
+    #[inline]
     fn find<T: Element>(&self, field: &impl FieldKey) -> Result<usize, RowError> {
         let at = field.find(&self.tray.layout)?;
         let spec = &self.tray.layout.fields()[at];
@@ -464,9 +523,11 @@ impl RowMut<'_> {
         Ok(self.fixed(at))
     }
 
+    #[inline]
     fn fixed(&mut self, at: usize) -> &mut [u8] {
-        // SAFETY: the row's lock is held for as long as `self` lives, ranges of different rows and fields do
-        // not overlap, and nobody reads the slab before the tray is closed, which needs it to be held by one.
+        // SAFETY: the row was taken by the `RowsMut` that `self` borrows from, ranges of different rows and
+        // fields do not overlap, and nobody reads the slab before the tray is closed, which needs it to be
+        // held by one.
         unsafe { self.tray.slab.bytes_mut(self.tray.range(at, self.row)) }
     }
 }

@@ -4,6 +4,8 @@
 //! streams and, later, worker processes are each one implementation, and none of them knows about order,
 //! threads or prefetching.
 
+use std::ops::Range;
+
 use crate::{Cause, Failure, Key, OnFailure, Purpose, SampleRng, What, failure::BoxError, plan::Spare};
 
 /// The smallest piece of a batch that can be given to a worker.
@@ -35,9 +37,18 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// Its rows.
+    pub fn rows(&self) -> Range<usize> {
+        self.first..self.first + self.indices.len()
+    }
+
     /// The random numbers of a sample in this epoch.
     pub fn rng(&self, index: usize) -> SampleRng {
-        Key::new(self.seed, self.epoch, Purpose::Sample).rng(index as u64)
+        self.key().rng(index as u64)
+    }
+
+    fn key(&self) -> Key {
+        Key::new(self.seed, self.epoch, Purpose::Sample)
     }
 
     /// Loads every row with `load` (given the row, the sample and its random numbers). A panic is the error of
@@ -46,12 +57,22 @@ impl Run<'_> {
         &self,
         mut load: impl FnMut(usize, usize, &mut SampleRng) -> Result<(), BoxError>,
     ) -> Vec<Failure> {
-        let mut failures = Vec::new();
-        for (row, index) in (self.first..).zip(self.indices) {
-            let mut attempt = |index| Cause::catch(|| load(row, index, &mut self.rng(index)));
-            if let Err(cause) = attempt(*index) {
-                let replaced_by = self.stand_ins(*index).find(|other| attempt(*other).is_ok());
-                failures.push(self.failure(What::Sample(*index), row, cause, replaced_by));
+        let (mut failures, mut done, key) = (Vec::new(), 0, self.key());
+        while done < self.indices.len() {
+            // One net under as many rows as go well, not under each.
+            let stretch = Cause::catch(|| {
+                for index in &self.indices[done..] {
+                    load(self.first + done, *index, &mut key.rng(*index as u64))?;
+                    done += 1;
+                }
+                Ok(())
+            });
+            if let Err(cause) = stretch {
+                let (row, index) = (self.first + done, self.indices[done]);
+                let mut attempt = |other| Cause::catch(|| load(row, other, &mut self.rng(other))).is_ok();
+                let replaced_by = self.stand_ins(index).find(|other| attempt(*other));
+                failures.push(self.failure(What::Sample(index), row, cause, replaced_by));
+                done += 1;
             }
         }
         failures
@@ -96,8 +117,8 @@ pub trait Work: Send + Sync + 'static {
     /// Bytes that a finished batch takes, where that is known better than the estimate.
     fn size(&self, batch: &Self::Batch) -> Option<u64>;
 
-    /// Begins a batch of so many rows.
-    fn open(&self, rows: usize) -> Result<Self::Tray, BoxError>;
+    /// Begins a batch; `whole` is a run of all its rows.
+    fn open(&self, whole: &Run<'_>) -> Result<Self::Tray, BoxError>;
 
     /// Loads the rows of a run. Returns the samples that failed.
     fn fill(&self, hand: &mut Self::Hand, tray: &Self::Tray, run: &Run<'_>) -> Vec<Failure>;

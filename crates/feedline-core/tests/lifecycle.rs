@@ -8,7 +8,9 @@ use std::{
     time::Duration,
 };
 
-use feedline_core::{Cause, Cursor, Engine, Error, Next, OnFailure, Position, Sampled, Sequential, Shard, What};
+use feedline_core::{
+    Cause, Cursor, Engine, Error, Next, OnFailure, Position, Sampled, Sequential, Shard, What,
+};
 use support::{Echo, engine, rest, settings, within};
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -89,7 +91,8 @@ fn sample_failed_and_skipped() {
         let batches: Vec<Vec<usize>> = rest(&mut engine).into_iter().map(Result::unwrap).collect();
         // The third batch has nothing left and is not delivered.
         assert_eq!(batches, [vec![0], vec![2, 3]]);
-        let failed: Vec<What> = engine.failures().failures.iter().map(|failure| failure.what.clone()).collect();
+        let failed: Vec<What> =
+            engine.failures().failures.iter().map(|failure| failure.what.clone()).collect();
         assert_eq!(failed, [1, 4, 5].map(What::Sample));
     });
 }
@@ -239,7 +242,8 @@ fn fork_in_the_middle() {
         // SAFETY: the child calls only the engine, whose clause this is, and leaves by `_exit`.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            let refused = matches!(engine.next(), Next::Batch(Err(error @ Error::Forked { .. })) if error.is_final());
+            let refused =
+                matches!(engine.next(), Next::Batch(Err(error @ Error::Forked { .. })) if error.is_final());
             let begun = engine.begin().is_err() && engine.restart(at_epoch(0)).is_err();
             drop(engine);
             // SAFETY: ends the child at once.

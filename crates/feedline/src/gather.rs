@@ -2,9 +2,12 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use feedline_core::{Arena, Batch, BoxError, Layout, LayoutError, Pool, Run, Tray};
+use feedline_core::{Arena, Batch, BoxError, Failure, Layout, LayoutError, Pool, Run, SampleRng, Tray};
 
 use crate::Sample;
+
+/// Loads the sample of an index.
+pub(crate) type Get<'a, S> = dyn Fn(usize, &mut SampleRng) -> Result<S, BoxError> + 'a;
 
 /// Puts samples together. The trays are shared by the workers that fill a batch.
 pub(crate) trait Gather<S>: Send + Sync + 'static {
@@ -12,6 +15,9 @@ pub(crate) trait Gather<S>: Send + Sync + 'static {
     type Batch: Send + 'static;
 
     fn open(&self, rows: usize) -> Result<Self::Tray, BoxError>;
+    /// Puts the samples that `get` loads into the rows of a run. Returns the ones that failed.
+    fn fill(&self, tray: &Self::Tray, run: &Run<'_>, get: &Get<'_, S>) -> Vec<Failure>;
+    /// Puts one sample into a row.
     fn put(&self, tray: &Self::Tray, row: usize, sample: S) -> Result<(), BoxError>;
     fn close(
         &self,
@@ -41,6 +47,18 @@ where
 
     fn open(&self, rows: usize) -> Result<Self::Tray, BoxError> {
         Ok(Arc::new(Mutex::new((0..rows).map(|_| None).collect())))
+    }
+
+    fn fill(&self, tray: &Self::Tray, run: &Run<'_>, get: &Get<'_, S>) -> Vec<Failure> {
+        let mut loaded: Vec<Option<S>> = run.indices.iter().map(|_| None).collect();
+        let failures = run.each(|row, index, rng| {
+            loaded[row - run.first] = Some(get(index, rng)?);
+            Ok(())
+        });
+        // Once for all of them, and not while something is loaded.
+        let mut rows = tray.lock().unwrap_or_else(PoisonError::into_inner);
+        rows[run.first..].iter_mut().zip(loaded).for_each(|(row, sample)| *row = sample);
+        failures
     }
 
     fn put(&self, tray: &Self::Tray, row: usize, sample: S) -> Result<(), BoxError> {
@@ -111,8 +129,13 @@ impl<S: Sample> Gather<S> for Stack {
         self.tray(rows)
     }
 
+    fn fill(&self, tray: &Self::Tray, run: &Run<'_>, get: &Get<'_, S>) -> Vec<Failure> {
+        let mut rows = tray.rows(run.rows());
+        run.each(|row, index, rng| Ok(get(index, rng)?.write(&mut rows.row(row))?))
+    }
+
     fn put(&self, tray: &Self::Tray, row: usize, sample: S) -> Result<(), BoxError> {
-        Ok(sample.write(&mut tray.row(row))?)
+        Ok(sample.write(&mut tray.rows(row..row + 1).row(row))?)
     }
 
     fn close(&self, tray: Self::Tray, whole: &Run<'_>, failed: &[usize]) -> Result<Option<Batch>, BoxError> {

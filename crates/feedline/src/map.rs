@@ -36,12 +36,12 @@ impl<D: Dataset, G: Gather<D::Sample>> Work for Map<D, G> {
         self.gather.size(batch)
     }
 
-    fn open(&self, rows: usize) -> Result<Self::Tray, BoxError> {
-        self.gather.open(rows)
+    fn open(&self, whole: &Run<'_>) -> Result<Self::Tray, BoxError> {
+        self.gather.open(whole.indices.len())
     }
 
     fn fill(&self, _hand: &mut (), tray: &Self::Tray, run: &Run<'_>) -> Vec<Failure> {
-        run.each(|row, index, rng| self.gather.put(tray, row, self.data.get(index, rng)?))
+        self.gather.fill(tray, run, &|index, rng| self.data.get(index, rng))
     }
 
     fn close(
@@ -81,13 +81,14 @@ impl<D: Rows> Work for InPlace<D> {
         Some(batch.bytes() as u64)
     }
 
-    fn open(&self, rows: usize) -> Result<Arc<Tray>, BoxError> {
-        self.stack.tray(rows)
+    fn open(&self, whole: &Run<'_>) -> Result<Arc<Tray>, BoxError> {
+        self.stack.tray(whole.indices.len())
     }
 
     fn fill(&self, _hand: &mut (), tray: &Arc<Tray>, run: &Run<'_>) -> Vec<Failure> {
+        let mut rows = tray.rows(run.rows());
         run.each(|row, index, rng| {
-            let mut row = tray.row(row);
+            let mut row = rows.row(row);
             self.data.write(index, rng, &mut row)?;
             Ok(row.check()?)
         })
@@ -126,7 +127,7 @@ impl<D: BatchDataset> Work for Together<D> {
         None
     }
 
-    fn open(&self, _rows: usize) -> Result<Self::Tray, BoxError> {
+    fn open(&self, _whole: &Run<'_>) -> Result<Self::Tray, BoxError> {
         Ok(Arc::default())
     }
 

@@ -71,10 +71,11 @@ impl<R> Lane<R> {
     }
 }
 
-/// The lanes that a newly begun batch belongs to, shared by plan and work.
-type Current<R> = Arc<Mutex<Arc<Lanes<R>>>>;
+/// The lanes of the epoch that is drawn and, while its last batches have not been begun, of the one before;
+/// with the epochs they are of. Shared by plan and work.
+type Current<R> = Arc<Mutex<Vec<(u64, Arc<Lanes<R>>)>>>;
 
-fn current<R>(lanes: &Current<R>) -> MutexGuard<'_, Arc<Lanes<R>>> {
+fn current<R>(lanes: &Current<R>) -> MutexGuard<'_, Vec<(u64, Arc<Lanes<R>>)>> {
     lanes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -106,7 +107,8 @@ impl<S: Stream, G> Flow<S, G> {
         drop_last: bool,
     ) -> (StreamPlan<S::Reader>, Self) {
         let shards = stream.shards();
-        let lanes: Current<S::Reader> = Arc::new(Mutex::new(Lanes::new(shards, of, batch_size, 0)));
+        let lanes: Current<S::Reader> =
+            Arc::new(Mutex::new(vec![(0, Lanes::new(shards, of, batch_size, 0))]));
         let plan = StreamPlan { lanes: Arc::clone(&lanes), shards, of, batch_size, at: Cursor::default() };
         (plan, Self { stream, gather, lanes, batch_size, drop_last })
     }
@@ -114,8 +116,12 @@ impl<S: Stream, G> Flow<S, G> {
 
 impl<R: Send + 'static> Plan for StreamPlan<R> {
     fn draw(&mut self, indices: &mut Vec<usize>) -> Result<Draw, PlanError> {
-        if current(&self.lanes).live.load(Ordering::Relaxed) == 0 {
-            self.seek(Cursor::epoch(self.at.epoch + 1));
+        let mut lanes = current(&self.lanes);
+        if lanes.last().is_some_and(|(_, last)| last.live.load(Ordering::Relaxed) == 0) {
+            self.at = Cursor::epoch(self.at.epoch + 1);
+            let before_last = lanes.len() - 1;
+            lanes.drain(..before_last);
+            lanes.push((self.at.epoch, Lanes::new(self.shards, self.of, self.batch_size, 0)));
             return Ok(Draw::EndOfEpoch);
         }
         // Which samples they are shows when they are read.
@@ -131,7 +137,8 @@ impl<R: Send + 'static> Plan for StreamPlan<R> {
 
     fn seek(&mut self, to: Cursor) {
         self.at = to;
-        *current(&self.lanes) = Lanes::new(self.shards, self.of, self.batch_size, to.batch);
+        let lanes = Lanes::new(self.shards, self.of, self.batch_size, to.batch);
+        *current(&self.lanes) = vec![(to.epoch, lanes)];
     }
 
     fn spare(&self) -> Option<Spare> {
@@ -227,9 +234,13 @@ impl<S: Stream, G: Gather<S::Sample>> Work for Flow<S, G> {
         self.gather.size(batch)
     }
 
-    fn open(&self, rows: usize) -> Result<Self::Tray, BoxError> {
-        let lanes = Arc::clone(&current(&self.lanes));
-        Ok(Filling { lanes, tray: self.gather.open(rows)?, rows: Arc::default() })
+    fn open(&self, whole: &Run<'_>) -> Result<Self::Tray, BoxError> {
+        let lanes = current(&self.lanes)
+            .iter()
+            .find(|(epoch, _)| *epoch == whole.epoch)
+            .map(|(_, lanes)| Arc::clone(lanes));
+        let lanes = lanes.ok_or("this batch is of an epoch that is over")?;
+        Ok(Filling { lanes, tray: self.gather.open(whole.indices.len())?, rows: Arc::default() })
     }
 
     fn fill(&self, _hand: &mut (), filling: &Self::Tray, run: &Run<'_>) -> Vec<Failure> {

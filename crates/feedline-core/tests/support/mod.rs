@@ -13,12 +13,13 @@ use std::{
 };
 
 use feedline_core::{
-    BoxError, Engine, Error, Failure, Next, OnFailure, Run, Sampled, Sequential, Settings, Shard, Unit, Window, Work,
+    BoxError, Engine, Error, Failure, Next, OnFailure, Run, Sampled, Sequential, Settings, Shard, Unit,
+    Window, Work,
 };
 
 /// Loads nothing: the sample is its number.
 #[derive(Clone, Default)]
-pub struct Echo {
+pub(crate) struct Echo {
     pub gate: Arc<Gate>,
     /// Samples that wait at the gate.
     pub wait: HashSet<usize>,
@@ -34,21 +35,21 @@ pub struct Echo {
 
 /// Where samples wait until a test lets them go.
 #[derive(Default)]
-pub struct Gate {
+pub(crate) struct Gate {
     state: Mutex<(usize, bool)>,
     changed: Condvar,
 }
 
 impl Gate {
     /// Waits until so many samples stand at the gate.
-    pub fn until_waiting(&self, count: usize) {
+    pub(crate) fn until_waiting(&self, count: usize) {
         let mut state = self.state.lock().unwrap();
         while state.0 < count {
             state = self.changed.wait(state).unwrap();
         }
     }
 
-    pub fn open(&self) {
+    pub(crate) fn open(&self) {
         self.state.lock().unwrap().1 = true;
         self.changed.notify_all();
     }
@@ -85,8 +86,8 @@ impl Work for Echo {
         None
     }
 
-    fn open(&self, rows: usize) -> Result<Self::Tray, BoxError> {
-        Ok(Arc::new(Mutex::new(vec![usize::MAX; rows])))
+    fn open(&self, whole: &Run<'_>) -> Result<Self::Tray, BoxError> {
+        Ok(Arc::new(Mutex::new(vec![usize::MAX; whole.indices.len()])))
     }
 
     fn fill(&self, _hand: &mut (), tray: &Self::Tray, run: &Run<'_>) -> Vec<Failure> {
@@ -119,7 +120,7 @@ impl Work for Echo {
 }
 
 /// Settings with room for everything.
-pub fn settings(workers: usize) -> Settings {
+pub(crate) fn settings(workers: usize) -> Settings {
     Settings {
         workers,
         window: Window { batches: 8, run_ahead: false, bytes: u64::MAX },
@@ -132,13 +133,13 @@ pub fn settings(workers: usize) -> Settings {
 }
 
 /// An engine over `len` samples in their order, in batches of `batch`.
-pub fn engine(work: Echo, len: usize, batch: usize, settings: &Settings) -> Engine<Echo> {
+pub(crate) fn engine(work: Echo, len: usize, batch: usize, settings: &Settings) -> Engine<Echo> {
     let plan = Sampled::new(Arc::new(Sequential(len)), len, batch, false, Shard::whole(), settings.seed);
     Engine::start(work, Box::new(plan), settings).unwrap()
 }
 
 /// The rest of the epoch.
-pub fn rest(engine: &mut Engine<Echo>) -> Vec<Result<Vec<usize>, Error>> {
+pub(crate) fn rest(engine: &mut Engine<Echo>) -> Vec<Result<Vec<usize>, Error>> {
     let mut batches = Vec::new();
     loop {
         match engine.next() {
@@ -150,7 +151,7 @@ pub fn rest(engine: &mut Engine<Echo>) -> Vec<Result<Vec<usize>, Error>> {
 }
 
 /// Runs a test with a time limit: a hang is a failure. The result of the test is handed on.
-pub fn within<T: Send + 'static>(limit: Duration, test: impl FnOnce() -> T + Send + 'static) -> T {
+pub(crate) fn within<T: Send + 'static>(limit: Duration, test: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, wait) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         let result = test();
@@ -165,7 +166,7 @@ pub fn within<T: Send + 'static>(limit: Duration, test: impl FnOnce() -> T + Sen
 }
 
 /// Threads of this process by the names the engine gives them.
-pub fn worker_threads() -> usize {
+pub(crate) fn worker_threads() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let names = tasks.flatten().filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
     names.filter(|name| name.starts_with("feedline-")).count()
