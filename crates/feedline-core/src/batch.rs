@@ -8,16 +8,15 @@ use crate::{
     Element, Field, Layout, RowError,
     layout::{ALIGN, Ragged},
     sync::Arc,
-    tray::{FieldKey, Pool, Tray},
+    tray::{FieldKey, Tray},
 };
 
 /// A batch of samples, one tensor for each field of the layout.
 ///
 /// ```
 /// use feedline_core::{Arena, Field, Layout, Pool};
-/// # use std::sync::Arc;
 /// let layout = Layout::new([Field::fixed::<f32>("x", [2]), Field::ragged::<i64>("t", []).pad_to_longest(0i64)])?;
-/// let pool = Pool::new(Arc::new(layout), Arena::private(), 1 << 20);
+/// let pool = Pool::new(layout, Arena::private(), 1 << 20);
 /// let tray = pool.take(2)?;
 /// let mut rows = tray.rows(0..2);
 /// for number in 0..2 {
@@ -34,7 +33,6 @@ use crate::{
 pub struct Batch {
     /// `None` only while it is being dropped.
     tray: Option<Arc<Tray>>,
-    pool: Arc<Pool>,
     /// The epoch it belongs to.
     pub epoch: u64,
     /// Its number in the epoch, from 0.
@@ -42,8 +40,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    pub(crate) fn new(tray: Arc<Tray>, pool: Arc<Pool>) -> Self {
-        Self { tray: Some(tray), pool, epoch: 0, number: 0 }
+    pub(crate) fn new(tray: Arc<Tray>) -> Self {
+        Self { tray: Some(tray), epoch: 0, number: 0 }
     }
 
     fn tray(&self) -> &Tray {
@@ -114,7 +112,7 @@ impl Batch {
 impl Drop for Batch {
     fn drop(&mut self) {
         if let Some(tray) = self.tray.take() {
-            self.pool.give(tray);
+            tray.give_back();
         }
     }
 }

@@ -22,11 +22,13 @@ pub(crate) struct Draft {
     drawn: VecDeque<Drawn>,
     /// Index lists to be used.
     lists: Vec<Vec<usize>>,
+    /// Whether samples that fail are replaced.
+    replaces: bool,
 }
 
 impl Draft {
-    pub(crate) fn new(plan: Box<dyn Plan>) -> Self {
-        Self { plan, drawn: VecDeque::new(), lists: Vec::new() }
+    pub(crate) fn new(plan: Box<dyn Plan>, replaces: bool) -> Self {
+        Self { plan, drawn: VecDeque::new(), lists: Vec::new(), replaces }
     }
 
     /// The next batch to be begun.
@@ -63,7 +65,8 @@ impl Draft {
         let mut indices = self.lists.pop().unwrap_or_default();
         let before = self.plan.cursor();
         let drawn = self.plan.draw(&mut indices);
-        let (after, spare) = (self.plan.cursor(), self.plan.spare());
+        let after = self.plan.cursor();
+        let spare = if self.replaces { self.plan.spare() } else { None };
         self.drawn.push_back((Ticket { before, after, indices, spare }, drawn));
     }
 

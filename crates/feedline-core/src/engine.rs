@@ -141,7 +141,9 @@ struct State<W: Work> {
     idle: usize,
     /// How many batches were ready when a worker last found no room.
     enough: usize,
+    /// Whether the consumer has nothing, and whether it must be woken when there is something.
     consumer_waits: bool,
+    consumer_sleeps: bool,
     stop: bool,
     fatal: Option<Error>,
     peak_bytes: u64,
@@ -252,7 +254,8 @@ impl<W: Work> Shared<W> {
 
     fn wake_consumer(&self, state: &State<W>) {
         self.news.fetch_add(1, Relaxed);
-        if state.consumer_waits && (state.schedule.can_take() || state.fatal.is_some() || state.target == 0) {
+        if state.consumer_sleeps && (state.schedule.can_take() || state.fatal.is_some() || state.target == 0)
+        {
             self.delivery.notify_one();
         }
     }
@@ -292,33 +295,29 @@ impl<W: Work> Shared<W> {
             .unwrap_or_else(|cause| vec![run.failure(What::Batch(indices.clone()), first, cause, None)]);
         let (rows, end) = (indices.len(), now());
         own.counters.note_run(rows, end - start);
-        if whole {
-            let mut state =
-                self.close(&own.counters, Done { id, epoch, batch, tray, indices, failures }, end);
-            state.schedule.pace.note_rows(rows, end - start);
-            return state;
-        }
-        // Before the rows are given back: whoever closes the batch must hold its tray alone.
-        drop(tray);
-        let mut state = lock(&self.state);
-        state.schedule.recycle(indices);
+        let mut state = if whole {
+            self.close(&own.counters, Done { id, epoch, batch, tray, indices, failures }, end)
+        } else {
+            // Before the rows are given back: whoever closes the batch must hold its tray alone.
+            drop(tray);
+            let mut state = lock(&self.state);
+            state.schedule.recycle(indices);
+            match state.schedule.finish(id, rows, failures) {
+                None => state,
+                Some(done) => {
+                    drop(state);
+                    self.close(&own.counters, done, end)
+                }
+            }
+        };
         state.schedule.pace.note_rows(rows, end - start);
-        match state.schedule.finish(id, rows, failures) {
-            None => {
-                self.wake_consumer(&state);
-                state
-            }
-            Some(done) => {
-                drop(state);
-                self.close(&own.counters, done, end)
-            }
-        }
+        self.wake_consumer(&state);
+        state
     }
 
     fn close(&self, counters: &Counters, done: Done<W::Tray>, start: Instant) -> MutexGuard<'_, State<W>> {
         let Done { id, epoch, batch, tray, indices, failures } = done;
-        let whole = self.run(epoch, batch, 0, &indices, None);
-        let outcome = self.finish(tray, &whole, &failures);
+        let outcome = self.finish(tray, &self.run(epoch, batch, 0, &indices, None), &failures);
         let bytes = match &outcome {
             Ok(Some(batch)) => self.work.size(batch),
             _ => Some(0),
@@ -328,7 +327,6 @@ impl<W: Work> Shared<W> {
         state.schedule.recycle(indices);
         state.schedule.closed(id, outcome, failures, bytes);
         state.peak_bytes = state.peak_bytes.max(state.schedule.in_flight().1);
-        self.wake_consumer(&state);
         state
     }
 
@@ -413,11 +411,12 @@ impl<W: Work> Engine<W> {
     /// Starts the workers. Nothing is loaded before the first [`Engine::next`] or [`Engine::begin`].
     pub fn start(work: W, plan: Box<dyn Plan>, settings: &Settings) -> std::io::Result<Self> {
         let own = Arc::new(Counters::default());
+        let replaces = matches!(settings.on_failure, OnFailure::Replace { .. });
         let mut schedule = Schedule::new(settings.window, work.unit(), settings.in_order);
         schedule.abandon(plan.cursor());
         let state = State {
             schedule,
-            draft: Some(Box::new(Draft::new(plan))),
+            draft: Some(Box::new(Draft::new(plan, replaces))),
             seek: None,
             last_epoch: None,
             across_epochs: settings.across_epochs,
@@ -429,6 +428,7 @@ impl<W: Work> Engine<W> {
             idle: 0,
             enough: 0,
             consumer_waits: false,
+            consumer_sleeps: false,
             stop: false,
             fatal: None,
             peak_bytes: 0,
@@ -606,6 +606,7 @@ impl<W: Work> Engine<W> {
             }
         }
         shared.nudge(&mut state);
+        state.consumer_waits = true;
         if let Some(patience) = self.patience(&state) {
             let news = shared.news.load(Relaxed);
             drop(state);
@@ -614,15 +615,17 @@ impl<W: Work> Engine<W> {
                 std::hint::spin_loop();
             }
             state = lock(&shared.state);
-            if state.schedule.can_take() || state.fatal.is_some() {
-                return state;
-            }
         }
-        state.consumer_waits = true;
-        let mut state = match deadline {
-            None => wait(&shared.delivery, state),
-            Some(deadline) => wait_for(&shared.delivery, state, deadline.saturating_duration_since(now())),
-        };
+        if !state.schedule.can_take() && state.fatal.is_none() {
+            state.consumer_sleeps = true;
+            state = match deadline {
+                None => wait(&shared.delivery, state),
+                Some(deadline) => {
+                    wait_for(&shared.delivery, state, deadline.saturating_duration_since(now()))
+                }
+            };
+            state.consumer_sleeps = false;
+        }
         state.consumer_waits = false;
         state
     }
@@ -631,7 +634,7 @@ impl<W: Work> Engine<W> {
     /// than a sleeping thread can be woken. With tiny samples, waking costs more than loading.
     fn patience(&self, state: &State<W>) -> Option<Duration> {
         let batch = state.schedule.pace.row() * state.schedule.front_rows() as u32;
-        (self.processors > 1 && batch < WAKE_UP && !cfg!(shuttle)).then_some(WAKE_UP)
+        (self.processors > state.target && batch < WAKE_UP && !cfg!(shuttle)).then_some(WAKE_UP)
     }
 
     /// How far the consumer has got.

@@ -163,9 +163,10 @@ impl<T: Clone, B, E> Schedule<T, B, E> {
             return true;
         }
         let total = self.bytes.saturating_add(bytes);
-        let few = match self.window.run_ahead {
-            true => self.ready < self.window.batches || total <= TINY,
-            false => self.open < self.window.batches,
+        let few = if self.window.run_ahead {
+            self.ready < self.window.batches || total <= TINY
+        } else {
+            self.open < self.window.batches
         };
         few && total <= self.window.bytes
     }
@@ -224,19 +225,19 @@ impl<T: Clone, B, E> Schedule<T, B, E> {
             Unit::Batch => left,
             Unit::Row => self.pace.rows(left, at, consumer_waits, workers),
         };
-        *claimed += count;
-        let (tray, spare, whole) = (tray.clone(), slot.ticket.spare.clone(), count == slot.rows);
         let Cursor { epoch, batch, .. } = slot.ticket.before;
-        let indices = if whole {
-            // The queue's own tray goes with the stage, so the worker has the only one.
-            slot.stage = Stage::Closing;
-            std::mem::take(&mut slot.ticket.indices)
-        } else {
-            let mut list = self.lists.pop().unwrap_or_default();
-            list.extend_from_slice(&slot.ticket.indices[first..first + count]);
-            list
+        let spare = slot.ticket.spare.clone();
+        if count < slot.rows {
+            *claimed += count;
+            let mut indices = self.lists.pop().unwrap_or_default();
+            indices.extend_from_slice(&slot.ticket.indices[first..first + count]);
+            return Some(Claim { id, epoch, batch, first, indices, tray: tray.clone(), spare, whole: false });
+        }
+        let Stage::Filling { tray, .. } = std::mem::replace(&mut slot.stage, Stage::Closing) else {
+            unreachable!("just matched");
         };
-        Some(Claim { id, epoch, batch, first, indices, tray, spare, whole })
+        let indices = std::mem::take(&mut slot.ticket.indices);
+        Some(Claim { id, epoch, batch, first, indices, tray, spare, whole: true })
     }
 
     fn skip_claimed(&mut self) {

@@ -102,23 +102,33 @@ fn no_such_field(key: String, layout: &Layout) -> RowError {
     RowError::NoSuchField(key, names.join(", "))
 }
 
-/// Recycles trays of one layout, memory and all.
+/// Recycles trays of one layout, memory and all. When it is dropped, unused trays go back to the system at once
+/// and the others when their batches are dropped.
 #[derive(Debug)]
 pub struct Pool {
     layout: Arc<Layout>,
     arena: Arc<Arena>,
+    depot: Arc<Depot>,
+}
+
+/// Where trays go when their batches are dropped. Trays know it, so that handing out and taking back a batch
+/// counts no references; it forgets the trays when the pool is dropped.
+#[derive(Debug)]
+pub(crate) struct Depot {
     /// Bytes of unused trays to keep for reuse; what is beyond goes back to the system.
     keep: usize,
-    shelf: Mutex<Shelf>,
+    stock: Mutex<Stock>,
 }
 
 #[derive(Debug, Default)]
-struct Shelf {
+struct Stock {
     free: Vec<Arc<Tray>>,
     free_bytes: usize,
     made: u64,
     /// Bytes of the ragged part of the batches closed so far, and their rows.
     ragged: (u64, u64),
+    /// Whether the pool is gone.
+    closed: bool,
 }
 
 /// A count of what a pool has.
@@ -134,19 +144,19 @@ pub struct PoolGauge {
 
 impl Pool {
     /// A pool of trays of this layout that keeps at most `keep` unused bytes.
-    pub fn new(layout: Arc<Layout>, arena: Arc<Arena>, keep: usize) -> Arc<Self> {
-        Arc::new(Self { layout, arena, keep, shelf: Mutex::default() })
+    pub fn new(layout: Layout, arena: Arc<Arena>, keep: usize) -> Self {
+        Self { layout: Arc::new(layout), arena, depot: Arc::new(Depot { keep, stock: Mutex::default() }) }
     }
 
     /// The layout of its trays.
-    pub fn layout(&self) -> &Arc<Layout> {
+    pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
     /// What it has now.
     pub fn gauge(&self) -> PoolGauge {
-        let shelf = lock(&self.shelf);
-        PoolGauge { made: shelf.made, free: shelf.free.len(), free_bytes: shelf.free_bytes }
+        let stock = lock(&self.depot.stock);
+        PoolGauge { made: stock.made, free: stock.free.len(), free_bytes: stock.free_bytes }
     }
 
     /// Bytes that a batch of `rows` rows will take. Ragged rows are counted with the mean of those seen.
@@ -158,7 +168,7 @@ impl Pool {
         if !self.layout.is_ragged() {
             return fixed;
         }
-        match lock(&self.shelf).ragged {
+        match lock(&self.depot.stock).ragged {
             (_, 0) => fixed,
             (bytes, seen) => fixed.saturating_add(bytes / seen * rows as u64),
         }
@@ -166,13 +176,13 @@ impl Pool {
 
     /// A tray for `rows` rows.
     pub fn take(&self, rows: usize) -> io::Result<Arc<Tray>> {
-        let bytes =
-            self.layout.bytes(rows).map_err(|error| io::Error::new(io::ErrorKind::OutOfMemory, error))?;
-        let mut tray = match self.reuse(bytes) {
+        let too_large = |error| io::Error::new(io::ErrorKind::OutOfMemory, error);
+        let bytes = self.layout.bytes(rows).map_err(too_large)?;
+        let mut tray = match self.depot.reuse(bytes) {
             Some(tray) => tray,
-            None => Arc::new(Tray::new(Arc::clone(&self.layout), self.arena.slab(bytes)?)),
+            None => Arc::new(Tray::new(self, bytes)?),
         };
-        let fresh = Arc::get_mut(&mut tray).expect("a tray on the shelf is held by nobody else");
+        let fresh = Arc::get_mut(&mut tray).expect("a tray in the depot is held by nobody else");
         if fresh.slab.len() < bytes {
             fresh.slab = self.arena.slab(bytes)?;
         }
@@ -180,36 +190,11 @@ impl Pool {
         Ok(tray)
     }
 
-    /// The tray used last that is large enough; failing that, the one used last.
-    fn reuse(&self, bytes: usize) -> Option<Arc<Tray>> {
-        let mut shelf = lock(&self.shelf);
-        let fits = shelf.free.iter().rposition(|tray| tray.slab.len() >= bytes);
-        let Some(at) = fits.or(shelf.free.len().checked_sub(1)) else {
-            shelf.made += 1;
-            return None;
-        };
-        let tray = shelf.free.remove(at);
-        shelf.free_bytes -= tray.bytes();
-        Some(tray)
-    }
-
-    /// Puts a tray back. One that somebody still writes to (its batch was abandoned) is left to them.
-    pub(crate) fn give(&self, mut tray: Arc<Tray>) {
-        if Arc::get_mut(&mut tray).is_none() {
-            return;
-        }
-        let mut shelf = lock(&self.shelf);
-        if shelf.free.is_empty() || shelf.free_bytes + tray.bytes() <= self.keep {
-            shelf.free_bytes += tray.bytes();
-            shelf.free.push(tray);
-        }
-    }
-
-    /// A ragged part of a batch, reusing `old` if it is large enough.
+    /// Memory for the ragged part of a batch, reusing `old` if it is large enough.
     fn tail(&self, old: Option<Slab>, bytes: usize, rows: usize) -> io::Result<Slab> {
-        let mut shelf = lock(&self.shelf);
-        shelf.ragged = (shelf.ragged.0 + bytes as u64, shelf.ragged.1 + rows as u64);
-        drop(shelf);
+        let mut stock = lock(&self.depot.stock);
+        stock.ragged = (stock.ragged.0 + bytes as u64, stock.ragged.1 + rows as u64);
+        drop(stock);
         match old {
             Some(slab) if slab.len() >= bytes => Ok(slab),
             // Some room to spare: the next batch is probably a little longer or shorter.
@@ -218,10 +203,46 @@ impl Pool {
     }
 }
 
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let mut stock = lock(&self.depot.stock);
+        stock.closed = true;
+        let free = std::mem::take(&mut stock.free);
+        // Not under the lock: giving memory back takes a while.
+        drop(stock);
+        drop(free);
+    }
+}
+
+impl Depot {
+    /// The tray used last that is large enough; failing that, the one used last.
+    fn reuse(&self, bytes: usize) -> Option<Arc<Tray>> {
+        let mut stock = lock(&self.stock);
+        let fits = stock.free.iter().rposition(|tray| tray.slab.len() >= bytes);
+        let Some(at) = fits.or(stock.free.len().checked_sub(1)) else {
+            stock.made += 1;
+            return None;
+        };
+        let tray = stock.free.remove(at);
+        stock.free_bytes -= tray.bytes();
+        Some(tray)
+    }
+
+    /// Takes a tray back that nobody else holds.
+    fn put(&self, tray: Arc<Tray>) {
+        let mut stock = lock(&self.stock);
+        if !stock.closed && (stock.free.is_empty() || stock.free_bytes + tray.bytes() <= self.keep) {
+            stock.free_bytes += tray.bytes();
+            stock.free.push(tray);
+        }
+    }
+}
+
 /// A batch under construction. Workers write its rows; see the module for how they keep apart.
 #[derive(Debug)]
 pub struct Tray {
     layout: Arc<Layout>,
+    depot: Arc<Depot>,
     slab: Slab,
     /// Where each field begins in the slab, for this capacity.
     offsets: Vec<usize>,
@@ -247,10 +268,11 @@ struct Cell {
 }
 
 impl Tray {
-    fn new(layout: Arc<Layout>, slab: Slab) -> Self {
-        Self {
-            layout,
-            slab,
+    fn new(pool: &Pool, bytes: usize) -> io::Result<Self> {
+        Ok(Self {
+            layout: Arc::clone(&pool.layout),
+            depot: Arc::clone(&pool.depot),
+            slab: pool.arena.slab(bytes)?,
             offsets: Vec::new(),
             capacity: 0,
             taken: Vec::new(),
@@ -258,6 +280,14 @@ impl Tray {
             tail: None,
             spans: Vec::new(),
             indices: Vec::new(),
+        })
+    }
+
+    /// Puts a tray back where it came from, unless somebody still writes to it.
+    pub(crate) fn give_back(mut self: Arc<Self>) {
+        if let Some(tray) = Arc::get_mut(&mut self) {
+            let depot = Arc::clone(&tray.depot);
+            depot.put(self);
         }
     }
 
@@ -305,12 +335,7 @@ impl Tray {
     }
 
     /// Closes the tray: leaves out the rows in `failed` (ascending), gathers the ragged fields.
-    pub fn close(
-        mut self: Arc<Self>,
-        pool: &Arc<Pool>,
-        indices: &[usize],
-        failed: &[usize],
-    ) -> io::Result<Batch> {
+    pub fn close(mut self: Arc<Self>, pool: &Pool, indices: &[usize], failed: &[usize]) -> io::Result<Batch> {
         let tray = Arc::get_mut(&mut self).expect("a tray is closed when no worker holds it any more");
         tray.leave_out(failed);
         tray.indices.clear();
@@ -320,7 +345,7 @@ impl Tray {
         if tray.layout.is_ragged() {
             tray.gather(pool, failed)?;
         }
-        Ok(Batch::new(self, Arc::clone(pool)))
+        Ok(Batch::new(self))
     }
 
     /// Moves the rows behind a failed one up, so that the batch has no gap.

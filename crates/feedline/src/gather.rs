@@ -84,13 +84,13 @@ where
 
 /// Writes samples into rows of tensors.
 pub(crate) struct Stack {
-    pool: Arc<Pool>,
+    pool: Pool,
 }
 
 impl Stack {
     /// For samples of this layout; keeps at most `keep` bytes of unused batches.
     pub(crate) fn new(layout: Layout, keep: usize) -> Self {
-        Self { pool: Pool::new(Arc::new(layout), Arena::private(), keep) }
+        Self { pool: Pool::new(layout, Arena::private(), keep) }
     }
 
     /// For samples of type `S`.
