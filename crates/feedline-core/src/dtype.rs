@@ -88,8 +88,18 @@ mod tests {
             // Slabs align fields to 64 bytes, which must cover every element.
             assert!(align_of::<T>() <= 64);
         }
-        (same::<bool>(), same::<u8>(), same::<u16>(), same::<u32>(), same::<u64>());
-        (same::<i8>(), same::<i16>(), same::<i32>(), same::<i64>());
-        (same::<f16>(), same::<bf16>(), same::<f32>(), same::<f64>());
+        same::<bool>();
+        same::<u8>();
+        same::<u16>();
+        same::<u32>();
+        same::<u64>();
+        same::<i8>();
+        same::<i16>();
+        same::<i32>();
+        same::<i64>();
+        same::<f16>();
+        same::<bf16>();
+        same::<f32>();
+        same::<f64>();
     }
 }

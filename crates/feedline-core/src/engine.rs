@@ -472,7 +472,9 @@ impl<W: Work> Engine<W> {
             (0..workers).filter(|id| !state.running.get(*id).is_some_and(|runs| *runs)).collect();
         state.running.resize(state.running.len().max(workers), false);
         state.counters.resize_with(state.counters.len().max(workers), Arc::default);
-        start.iter().for_each(|id| state.running[*id] = true);
+        for id in &start {
+            state.running[*id] = true;
+        }
         let counters: Vec<Arc<Counters>> = start.iter().map(|id| Arc::clone(&state.counters[*id])).collect();
         self.shared.to_do.notify_all();
         drop(guard);
@@ -520,6 +522,7 @@ impl<W: Work> Engine<W> {
     }
 
     /// The next batch of the epoch, or its end. Waits for it; with no workers, makes it.
+    #[allow(clippy::should_implement_trait)] // It goes on after the end of an epoch, which an iterator does not.
     pub fn next(&mut self) -> Next<W::Batch> {
         self.next_before(None)
     }

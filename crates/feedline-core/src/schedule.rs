@@ -445,3 +445,179 @@ impl<T: Clone, B, E> Schedule<T, B, E> {
         self.window = window;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    type Plain = Schedule<(), Vec<usize>, String>;
+
+    fn schedule(window: Window, in_order: bool) -> Plain {
+        Schedule::new(window, Unit::Row, in_order)
+    }
+
+    fn window(batches: usize, run_ahead: bool, bytes: u64) -> Window {
+        Window { batches, run_ahead, bytes }
+    }
+
+    fn ticket(batch: u64, rows: usize) -> Ticket {
+        let cursor = |batch| Cursor { epoch: 0, batch, used: 0 };
+        Ticket {
+            before: cursor(batch),
+            after: cursor(batch + 1),
+            indices: (0..rows).map(|row| batch as usize * 100 + row).collect(),
+            spare: None,
+        }
+    }
+
+    /// Finishes a claim, and closes its batch if it was the last.
+    fn finish(schedule: &mut Plain, claim: Claim<()>, bytes: u64) {
+        if claim.whole {
+            schedule.closed(claim.id, Ok(Some(claim.indices)), Vec::new(), Some(bytes));
+        } else if let Some(done) = schedule.finish(claim.id, claim.indices.len(), Vec::new()) {
+            schedule.closed(done.id, Ok(Some(done.indices)), Vec::new(), Some(bytes));
+        }
+    }
+
+    #[test]
+    fn rows_of_the_oldest_batch_come_first() {
+        let mut schedule = schedule(window(2, false, 100), true);
+        schedule.begin(ticket(0, 2), (), 0);
+        schedule.begin(ticket(1, 1), (), 0);
+        let claims: Vec<u64> =
+            std::iter::from_fn(|| schedule.claim(true, 2)).map(|claim| claim.batch).collect();
+        assert_eq!(claims, [0, 0, 1]);
+    }
+
+    #[test]
+    fn a_held_up_batch_is_run_ahead_of_as_far_as_the_bytes_allow() {
+        let mut schedule = schedule(window(2, true, 10 << 20), true);
+        let large = 1 << 20;
+        schedule.begin(ticket(0, 1), (), large);
+        let slow = schedule.claim(true, 2).unwrap();
+        for batch in 1..10 {
+            assert!(schedule.room(large), "batch {batch}");
+            schedule.begin(ticket(batch, 1), (), large);
+            let claim = schedule.claim(true, 2).unwrap();
+            finish(&mut schedule, claim, large);
+        }
+        assert!(!schedule.room(large), "the bytes are used up");
+        finish(&mut schedule, slow, large);
+        assert_eq!(schedule.ready(), 10);
+        assert!(matches!(schedule.take(), Taken::Batch { .. }));
+        assert!(!schedule.room(large), "enough are ready");
+    }
+
+    #[test]
+    fn one_batch_may_always_be_begun_however_large() {
+        let mut schedule = schedule(window(4, true, 10), true);
+        assert!(schedule.room(u64::MAX));
+        schedule.begin(ticket(0, 1), (), 1000);
+        assert!(!schedule.room(1));
+    }
+
+    #[test]
+    fn what_comes_back_after_it_was_abandoned_is_dropped_and_its_bytes_freed() {
+        let mut schedule = schedule(window(4, false, 100), true);
+        schedule.begin(ticket(0, 3), (), 40);
+        schedule.begin(ticket(1, 1), (), 40);
+        let (rows, whole) = (schedule.claim(true, 2).unwrap(), schedule.claim(false, 2).unwrap());
+        schedule.abandon(Cursor::epoch(1));
+        // Batch 1 was not touched; batch 0 is still being worked on.
+        assert_eq!(schedule.in_flight(), (0, 40));
+        finish(&mut schedule, rows, 40);
+        assert_eq!(schedule.in_flight(), (0, 40));
+        finish(&mut schedule, whole, 40);
+        assert_eq!(schedule.in_flight(), (0, 0));
+        assert!(matches!(schedule.take(), Taken::NotYet));
+        assert_eq!(schedule.at(), Cursor::epoch(1));
+    }
+
+    #[derive(Clone, Debug)]
+    enum Act {
+        Begin(usize),
+        Claim(bool),
+        Finish(prop::sample::Index),
+        Take,
+    }
+
+    fn acts() -> impl Strategy<Value = Vec<Act>> {
+        let act = prop_oneof![
+            (0usize..6).prop_map(Act::Begin),
+            any::<bool>().prop_map(Act::Claim),
+            any::<prop::sample::Index>().prop_map(Act::Finish),
+            Just(Act::Take),
+        ];
+        prop::collection::vec(act, 0..300)
+    }
+
+    proptest! {
+        /// Whatever the workers and the consumer do, in whatever order: every row is given out once, batches
+        /// are whole, in order if so asked, and the bounds hold.
+        #[test]
+        fn every_row_once_in_order_and_within_bounds(acts in acts(), in_order: bool, run_ahead: bool, bytes in 0u64..5000) {
+            let mut schedule = schedule(window(3, run_ahead, bytes), in_order);
+            let (mut begun, mut running, mut taken) = (0, Vec::new(), Vec::new());
+            for act in acts {
+                match act {
+                    Act::Begin(rows) => {
+                        let size = rows as u64 * 400;
+                        if schedule.room(size) {
+                            if rows == 0 {
+                                schedule.begin_ready(ticket(begun, 0), Ok(Some(Vec::new())));
+                            } else {
+                                schedule.begin(ticket(begun, rows), (), size);
+                            }
+                            begun += 1;
+                        }
+                        let (open, used) = schedule.in_flight();
+                        prop_assert!(used <= bytes || open == 1, "{used} bytes in {open} batches");
+                        prop_assert!(run_ahead || open <= 3);
+                    }
+                    Act::Claim(waits) => {
+                        let had_rows = schedule.has_rows();
+                        let claim = schedule.claim(waits, 2);
+                        prop_assert_eq!(claim.is_some(), had_rows);
+                        running.extend(claim);
+                    }
+                    Act::Finish(which) if !running.is_empty() => {
+                        let claim = running.swap_remove(which.index(running.len()));
+                        schedule.pace.note_rows(1, std::time::Duration::from_micros(9));
+                        let size = claim.indices.len() as u64; // Not the estimate: the true size may differ.
+                        finish(&mut schedule, claim, size);
+                    }
+                    Act::Finish(_) => {}
+                    Act::Take => {
+                        let expected = schedule.can_take();
+                        let got = schedule.take();
+                        prop_assert_eq!(expected, matches!(got, Taken::Batch { .. }));
+                        if let Taken::Batch { outcome: Ok(Some(samples)), .. } = got {
+                            taken.push(samples);
+                        }
+                    }
+                }
+            }
+            // Now let everything come to its end.
+            while let Some(claim) = running.pop().or_else(|| schedule.claim(true, 2)) {
+                finish(&mut schedule, claim, 0);
+            }
+            while let Taken::Batch { outcome, .. } = schedule.take() {
+                taken.push(outcome.unwrap().unwrap());
+            }
+            prop_assert_eq!(schedule.at().batch, begun);
+            prop_assert_eq!(schedule.in_flight(), (0, 0));
+            let batch_of = |samples: &Vec<usize>| samples.first().map(|sample| sample / 100);
+            let mut order: Vec<usize> = taken.iter().filter_map(batch_of).collect();
+            if in_order {
+                prop_assert!(order.is_sorted());
+            }
+            order.sort_unstable();
+            order.dedup();
+            prop_assert_eq!(order.len(), taken.iter().filter(|samples| !samples.is_empty()).count());
+            for samples in taken {
+                prop_assert!(samples.windows(2).all(|pair| pair[1] == pair[0] + 1), "{samples:?}");
+            }
+        }
+    }
+}

@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(state.position(1, 999, "shuffle", 64), Err(StateError::Length { saved: 1000, now: 999 }));
         assert!(matches!(state.position(1, 1000, "sequential", 64), Err(StateError::Order { .. })));
         assert_eq!(state.position(2, 1000, "shuffle", 64), Err(StateError::Seed { saved: 1, now: 2 }));
-        let out_of_order = State::new(1, 1000, "shuffle", 64, position(vec![7..8]));
+        let out_of_order = State::new(1, 1000, "shuffle", 64, position(vec![7..8, 9..11]));
         assert_eq!(out_of_order.position(1, 1000, "shuffle", 32), Err(StateError::Batches));
         assert_eq!(State::from_json(r#"{"version":2}"#), Err(StateError::Version { found: 2 }));
         assert!(matches!(State::from_json("{}"), Err(StateError::Unreadable(_))));

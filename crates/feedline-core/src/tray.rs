@@ -569,3 +569,143 @@ fn check_ragged(field: &Field, ragged: Ragged, got: usize) -> Result<(), RowErro
         _ => Ok(()),
     }
 }
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    fn pool(fields: impl Into<Vec<Field>>) -> Pool {
+        Pool::new(Layout::new(fields).unwrap(), Arena::private(), 1 << 20)
+    }
+
+    /// A batch of `u32` rows, the given ones left out.
+    fn numbers(pool: &Pool, rows: usize, failed: &[usize]) -> Batch {
+        let tray = pool.take(rows).unwrap();
+        let mut range = tray.rows(0..rows);
+        for row in 0..rows {
+            range.row(row).write(0, &[row as u32 * 10]).unwrap();
+        }
+        let indices: Vec<usize> = (0..rows).collect();
+        tray.close(pool, &indices, failed).unwrap()
+    }
+
+    #[test]
+    fn failed_rows_leave_no_gap() {
+        let pool = pool([Field::fixed::<u32>("n", [])]);
+        for (failed, expected) in
+            [(vec![], vec![0, 10, 20, 30]), (vec![0], vec![10, 20, 30]), (vec![1, 3], vec![0, 20])]
+        {
+            let batch = numbers(&pool, 4, &failed);
+            assert_eq!(batch.slice::<u32>(0).unwrap(), expected);
+            assert_eq!(batch.len(), expected.len());
+            assert_eq!(batch.indices(), expected.iter().map(|n| *n as usize / 10).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn memory_is_reused_but_never_while_a_batch_is_held() {
+        let pool = pool([Field::fixed::<u32>("n", [])]);
+        let held = numbers(&pool, 100, &[]);
+        let address = |batch: &Batch| batch.field_bytes(0).unwrap().as_ptr();
+        let first = address(&numbers(&pool, 100, &[]));
+        for _ in 0..10 {
+            let next = numbers(&pool, 100, &[]);
+            assert_eq!(address(&next), first);
+            assert_ne!(address(&next), address(&held));
+        }
+        assert_eq!(held.slice::<u32>(0).unwrap()[99], 990);
+        assert_eq!(pool.gauge().made, 2);
+    }
+
+    #[test]
+    fn unused_memory_beyond_the_limit_goes_back_to_the_system() {
+        let pool = Pool::new(Layout::new([Field::fixed::<u32>("n", [])]).unwrap(), Arena::private(), 8192);
+        let many: Vec<Batch> = (0..10).map(|_| numbers(&pool, 100, &[])).collect();
+        drop(many);
+        assert_eq!(pool.gauge(), PoolGauge { made: 10, free: 2, free_bytes: 8192 });
+    }
+
+    #[test]
+    fn a_batch_outlives_its_pool() {
+        let pool = pool([Field::fixed::<u32>("n", [])]);
+        let batch = numbers(&pool, 3, &[]);
+        drop(pool);
+        assert_eq!(batch.slice::<u32>(0).unwrap(), [0, 10, 20]);
+    }
+
+    #[test]
+    fn ragged_rows_are_padded_or_joined() {
+        let fields = [
+            Field::ragged::<i64>("joined", []),
+            Field::fixed::<u8>("fixed", []),
+            Field::ragged::<i16>("longest", [2]).pad_to_longest(-1i16),
+            Field::ragged::<f32>("exact", []).pad_to(4, 0.5f32),
+        ];
+        let pool = pool(fields);
+        for failed in [&[][..], &[1][..]] {
+            let tray = pool.take(3).unwrap();
+            let mut rows = tray.rows(0..3);
+            for row in 0..3usize {
+                let mut row_mut = rows.row(row);
+                row_mut.write("joined", &vec![row as i64; row]).unwrap();
+                row_mut.write("fixed", &[row as u8]).unwrap();
+                row_mut.write("longest", &vec![row as i16; 2 * row]).unwrap();
+                row_mut.write("exact", &vec![row as f32; row + 1]).unwrap();
+                row_mut.check().unwrap();
+            }
+            let batch = tray.close(&pool, &[7, 8, 9], failed).unwrap();
+            if failed.is_empty() {
+                assert_eq!(batch.slice::<i64>("joined").unwrap(), [1, 2, 2]);
+                assert_eq!(batch.extents("joined").unwrap().unwrap(), [0, 0, 1, 3]);
+                assert_eq!(batch.shape("joined").unwrap(), [3]);
+                assert_eq!(
+                    batch.slice::<i16>("longest").unwrap(),
+                    [-1, -1, -1, -1, 1, 1, -1, -1, 2, 2, 2, 2]
+                );
+                assert_eq!(batch.shape("longest").unwrap(), [3, 2, 2]);
+                assert_eq!(batch.extents("longest").unwrap().unwrap(), [0, 1, 2]);
+                assert_eq!(batch.extents("fixed").unwrap(), None);
+            } else {
+                assert_eq!(batch.slice::<i64>("joined").unwrap(), [2, 2]);
+                assert_eq!(batch.slice::<f32>("exact").unwrap(), [0.0, 0.5, 0.5, 0.5, 2.0, 2.0, 2.0, 0.5]);
+                assert_eq!(batch.slice::<u8>("fixed").unwrap(), [0, 2]);
+                assert_eq!(batch.shape("exact").unwrap(), [2, 4]);
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_the_layout_is_an_error() {
+        let pool = pool([Field::fixed::<u32>("n", [2]), Field::ragged::<u8>("r", [3]).pad_to(2, 0u8)]);
+        let tray = pool.take(1).unwrap();
+        let mut rows = tray.rows(0..1);
+        let mut row = rows.row(0);
+        let text = |error: Result<(), RowError>| error.unwrap_err().to_string();
+        assert_eq!(text(row.write("m", &[1u32, 2])), "there is no field \"m\"; the layout has n, r");
+        assert_eq!(text(row.write(5, &[1u32, 2])), "there is no field 5; the layout has n, r");
+        assert_eq!(text(row.write("n", &[1i32, 2])), "field \"n\" holds u32, not i32");
+        assert!(text(row.write("n", &[1u32])).contains("has 2 elements in every sample, but this one has 1"));
+        assert!(text(row.write("r", &[1u8, 2])).contains("multiple of 3 elements"));
+        assert!(text(row.write("r", &[0u8; 9])).contains("3 entries, more than the 2"));
+        assert!(matches!(row.bytes_mut("r"), Err(RowError::InPlace(_))));
+        row.slice_mut::<u32>("n").unwrap().fill(1);
+        assert_eq!(row.check(), Err(RowError::NotWritten("r".into())));
+    }
+
+    #[test]
+    #[should_panic(expected = "given to two workers")]
+    fn a_row_cannot_be_taken_twice() {
+        let pool = pool([Field::fixed::<u32>("n", [])]);
+        let tray = pool.take(200).unwrap();
+        let _first = tray.rows(10..130);
+        let _second = tray.rows(129..140);
+    }
+
+    #[test]
+    fn bool_rows_can_be_read_back() {
+        let pool = pool([Field::fixed::<bool>("b", [3])]);
+        let tray = pool.take(1).unwrap();
+        tray.rows(0..1).row(0).write("b", &[true, false, true]).unwrap();
+        assert_eq!(tray.close(&pool, &[0], &[]).unwrap().slice::<bool>("b").unwrap(), [true, false, true]);
+    }
+}

@@ -48,7 +48,8 @@ impl Folder {
     /// Lists the images and reads their labels, but none of their pixels: that is for the workers.
     fn open(folder: &Path) -> Result<Self, BoxError> {
         let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
-        let mut paths: Vec<PathBuf> = entries.map_err(in_file(folder))?.iter().map(fs::DirEntry::path).collect();
+        let mut paths: Vec<PathBuf> =
+            entries.map_err(in_file(folder))?.iter().map(fs::DirEntry::path).collect();
         // A directory is listed in any order. Sample 17 must be the same image in every run, or neither the
         // seed nor a saved state means anything.
         paths.sort();

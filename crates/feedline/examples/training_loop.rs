@@ -12,7 +12,7 @@
 //! …
 //! stopped after 750 batches, as if killed
 //! $ cargo run -p feedline --example training_loop -- --state run.txt --workers 4
-//! resuming run.txt in epoch 4
+//! resuming run.txt in epoch 3
 //! …
 //! checksum CHECKSUM
 //! ```
@@ -39,7 +39,7 @@ const BATCH_SIZE: usize = 64;
 const SAVE_EVERY: u64 = 100;
 
 fn main() -> Result<ExitCode, BoxError> {
-    let Some(options) = Options::read(std::env::args().skip(1))? else {
+    let Some(options) = Options::read(std::env::args().skip(1)) else {
         println!("usage: training_loop [--state FILE] [--stop-after BATCHES] [--workers NUMBER]");
         return Ok(ExitCode::FAILURE);
     };
@@ -60,11 +60,11 @@ fn train(options: &Options, resumed: Option<Checkpoint>) -> Result<Option<Model>
     let (first, mut model) = resumed.map_or_else(Default::default, |from| (from.epoch, from.model));
     let mut done = 0;
     for epoch in first..EPOCHS {
-        let mut loss = f32::NAN;
+        let mut loss = None;
         // Not `for batch in loader.epoch()`: that would keep the iterator to itself, and with it the state.
         let mut batches = loader.epoch();
         while let Some(batch) = batches.next() {
-            loss = model.learn(&batch?)?;
+            loss = Some(model.learn(&batch?)?);
             done += 1;
             if done == options.stop_after {
                 return Ok(None);
@@ -73,7 +73,10 @@ fn train(options: &Options, resumed: Option<Checkpoint>) -> Result<Option<Model>
                 options.save(epoch, batches.state(), &model)?;
             }
         }
-        println!("epoch {epoch}: the last batch has a loss of {loss:.4}");
+        // Nothing is left of an epoch that was saved after its last batch.
+        if let Some(loss) = loss {
+            println!("epoch {epoch}: the last batch has a loss of {loss:.4}");
+        }
     }
     // Whoever starts a finished run again should get its result and not its last batches.
     options.save(EPOCHS, loader.state(), &model)?;
@@ -150,7 +153,7 @@ impl Dataset for Clouds {
     type Sample = ([f32; FEATURES], f32);
 
     fn len(&self) -> usize {
-        10_000
+        12_790
     }
 
     fn get(&self, index: usize, rng: &mut SampleRng) -> Result<Self::Sample, BoxError> {
@@ -204,18 +207,18 @@ struct Options {
 
 impl Options {
     /// `None` if they make no sense.
-    fn read(mut arguments: impl Iterator<Item = String>) -> Result<Option<Self>, BoxError> {
+    fn read(mut arguments: impl Iterator<Item = String>) -> Option<Self> {
         let mut options = Self { state: None, stop_after: u64::MAX, workers: 2 };
         while let Some(name) = arguments.next() {
-            let Some(value) = arguments.next() else { return Ok(None) };
+            let value = arguments.next()?;
             match name.as_str() {
                 "--state" => options.state = Some(value.into()),
-                "--stop-after" => options.stop_after = value.parse()?,
-                "--workers" => options.workers = value.parse()?,
-                _ => return Ok(None),
+                "--stop-after" => options.stop_after = value.parse().ok()?,
+                "--workers" => options.workers = value.parse().ok()?,
+                _ => return None,
             }
         }
-        Ok(Some(options))
+        Some(options)
     }
 
     /// Saves a checkpoint if a file for it was given.

@@ -65,7 +65,9 @@ impl Sampler for Grouped {
         let mut order = Vec::with_capacity(self.len);
         for together in groups.chunks(self.mixed) {
             let start = order.len();
-            together.iter().for_each(|group| order.extend_from_slice(group));
+            for group in together {
+                order.extend_from_slice(group);
+            }
             if self.shuffled {
                 rng.shuffle(&mut order[start..]);
             }
