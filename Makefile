@@ -28,7 +28,7 @@ setup: ## Install all tools (the other targets do this as they need it)
 	tools/setup system python cargo
 
 .PHONY: test
-test: lint test-shuttle test-rust ## Set up, lint, and run all tests
+test: lint test-shuttle test-loom test-rust ## Set up, lint, and run all tests
 
 # Advisories are not checked here: their database is a git repository outside the package registries, and the
 # rest of the build needs nothing from beyond them. `make audit` checks them.
@@ -61,6 +61,12 @@ test-shuttle: setup ## Try the interleavings of the engine's threads with shuttl
 	echo "==> shuttle"
 	RUSTFLAGS="--cfg shuttle" cargo test --quiet --release -p feedline-core --test shuttle \
 	  --target-dir target/shuttle
+
+.PHONY: test-loom
+test-loom: setup ## Try the memory orders of the one atomic that guards memory with loom
+	echo "==> loom"
+	RUSTFLAGS="--cfg loom" cargo test --quiet --release -p feedline-core --lib taken::model \
+	  --target-dir target/loom
 
 .PHONY: audit
 audit: setup ## Check dependencies against the RustSec advisories (needs the network)

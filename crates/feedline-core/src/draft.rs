@@ -67,7 +67,7 @@ impl Draft {
         let drawn = self.plan.draw(&mut indices);
         let after = self.plan.cursor();
         let spare = if self.replaces { self.plan.spare() } else { None };
-        self.drawn.push_back((Ticket { before, after, indices, spare }, drawn));
+        self.drawn.push_back((Ticket { before, after, indices, spare, discard: false }, drawn));
     }
 
     /// Forgets what was drawn, and goes elsewhere.

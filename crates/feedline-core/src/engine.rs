@@ -210,11 +210,14 @@ impl<W: Work> State<W> {
 
     /// Puts the drawn batch into the queue. There is room for it.
     fn begin_drawn(&mut self, shared: &Shared<W>) {
-        let Some((ticket, drawn)) = self.draft.as_mut().and_then(|draft| draft.pop()) else { return };
+        let Some((mut ticket, drawn)) = self.draft.as_mut().and_then(|draft| draft.pop()) else { return };
+        ticket.discard = self.was_delivered(&ticket);
         let rows = ticket.indices.len();
         match drawn {
             Ok(Draw::EndOfEpoch) => self.schedule.end_epoch(ticket),
-            Ok(Draw::Batch) if self.was_delivered(&ticket) => self.schedule.begin_gone(ticket),
+            Ok(Draw::Batch) if ticket.discard && !shared.work.is_sequential() => {
+                self.schedule.begin_gone(ticket)
+            }
             Ok(Draw::Batch) if rows == 0 => self.schedule.begin_ready(ticket, Ok(None)),
             Ok(Draw::Batch) => {
                 let Cursor { epoch, batch, .. } = ticket.before;
@@ -228,6 +231,11 @@ impl<W: Work> State<W> {
             }
             Err(error) => self.schedule.begin_ready(ticket, Err(error.into())),
         }
+    }
+
+    /// How long one worker takes for a batch like the oldest one.
+    fn batch_time(&self) -> Duration {
+        self.schedule.pace.row() * self.schedule.front_rows() as u32
     }
 
     fn was_delivered(&self, ticket: &Ticket) -> bool {
@@ -496,7 +504,19 @@ impl<W: Work> Engine<W> {
             let _ = former.join();
         }
         let shared = Arc::clone(&self.shared);
-        self.threads[id] = Some(spawn(format!("feedline-{id}"), move || shared.work(id, counters))?);
+        let body = move || {
+            let life = Cause::catch(|| {
+                shared.work(id, counters);
+                Ok(())
+            });
+            // Foreign code cannot get here: this would be a mistake of the engine, and must not be a hang.
+            if let Err(cause) = life {
+                let mut state = lock(&shared.state);
+                state.running[id] = false;
+                shared.fail(&mut state, Error::Worker { worker: id, cause });
+            }
+        };
+        self.threads[id] = Some(spawn(format!("feedline-{id}"), body)?);
         Ok(())
     }
 
@@ -564,9 +584,9 @@ impl<W: Work> Engine<W> {
                 },
             }
         };
-        // Not for every batch: a worker that found enough ready sleeps until half of that is gone, and then
-        // has several to do.
-        if state.schedule.ready() <= state.enough / 2 {
+        // Where a batch takes little longer than waking a worker, one that found enough ready sleeps until half
+        // of that is gone, and then has several to do.
+        if state.batch_time() > 10 * WAKE_UP || state.schedule.ready() <= state.enough / 2 {
             shared.nudge(&mut state);
         }
         drop(state);
@@ -636,14 +656,20 @@ impl<W: Work> Engine<W> {
     /// How long to look for the next batch before going to sleep: not at all, unless it will be there sooner
     /// than a sleeping thread can be woken. With tiny samples, waking costs more than loading.
     fn patience(&self, state: &State<W>) -> Option<Duration> {
-        let batch = state.schedule.pace.row() * state.schedule.front_rows() as u32;
-        (self.processors > state.target && batch < WAKE_UP && !cfg!(shuttle)).then_some(WAKE_UP)
+        let soon = state.batch_time() < WAKE_UP && self.processors > state.target;
+        (soon && !cfg!(shuttle)).then_some(WAKE_UP)
     }
 
     /// How far the consumer has got.
     pub fn position(&self) -> Position {
         let state = lock(&self.shared.state);
-        Position { at: state.schedule.at(), delivered: state.schedule.delivered() }
+        let (at, mut delivered) = (state.schedule.at(), state.schedule.delivered());
+        if state.skip.0 == at.epoch {
+            // Those that have not come into the queue yet; the others are in both lists.
+            delivered.extend(state.skip.1.iter().filter(|range| range.end > at.batch).cloned());
+            delivered = joined(delivered);
+        }
+        Position { at, delivered }
     }
 
     /// Throws away what is loaded ahead and goes on at another place.
@@ -686,6 +712,19 @@ impl<W: Work> Engine<W> {
     fn check_process(&self) -> Result<(), Error> {
         if std::process::id() == self.process { Ok(()) } else { Err(Error::Forked { parent: self.process }) }
     }
+}
+
+/// The same numbers in ranges that neither touch nor overlap, in ascending order.
+fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.sort_by_key(|range| range.start);
+    let mut joined: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => joined.push(range),
+        }
+    }
+    joined
 }
 
 impl<W: Work> Drop for Engine<W> {

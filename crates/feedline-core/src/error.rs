@@ -25,8 +25,8 @@ pub enum Error {
     /// The sampler panicked. The loader stops.
     #[error("the sampler failed: {0}")]
     Sampler(Cause),
-    /// A worker could not be made ready. The loader stops.
-    #[error("worker {worker} could not start: {cause}")]
+    /// A worker could not be made ready, or broke down. The loader stops.
+    #[error("worker {worker} failed: {cause}")]
     Worker {
         /// The worker.
         worker: usize,

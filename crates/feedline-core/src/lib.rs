@@ -45,6 +45,7 @@ mod schedule;
 mod slab;
 mod state;
 mod sync;
+mod taken;
 mod tray;
 mod work;
 

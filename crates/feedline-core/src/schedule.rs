@@ -46,6 +46,8 @@ pub(crate) struct Ticket {
     pub(crate) after: Cursor,
     pub(crate) indices: Vec<usize>,
     pub(crate) spare: Option<Spare>,
+    /// Whether it was delivered in an earlier life and is loaded again only because others come after it.
+    pub(crate) discard: bool,
 }
 
 struct Slot<T, B, E> {
@@ -291,7 +293,10 @@ impl<T: Clone, B, E> Schedule<T, B, E> {
         let bytes = bytes.unwrap_or(slot.bytes);
         self.bytes = self.bytes - slot.bytes + bytes;
         slot.bytes = bytes;
-        slot.stage = Stage::Ready { outcome, failures };
+        slot.stage = match slot.ticket.discard {
+            false => Stage::Ready { outcome, failures },
+            true => Stage::Ready { outcome: Ok(None), failures: Vec::new() },
+        };
         if !self.in_order {
             self.arrived.push_back(id);
         }
@@ -364,7 +369,7 @@ impl<T: Clone, B, E> Schedule<T, B, E> {
             unreachable!("only a ready batch is taken");
         };
         self.open -= 1;
-        self.bytes -= slot.bytes;
+        self.bytes -= std::mem::take(&mut slot.bytes);
         self.ready -= 1;
         self.drop_gone();
         self.count_ready();
@@ -468,6 +473,7 @@ mod tests {
             after: cursor(batch + 1),
             indices: (0..rows).map(|row| batch as usize * 100 + row).collect(),
             spare: None,
+            discard: false,
         }
     }
 
@@ -540,6 +546,7 @@ mod tests {
         Claim(bool),
         Finish(prop::sample::Index),
         Take,
+        Abandon,
     }
 
     fn acts() -> impl Strategy<Value = Vec<Act>> {
@@ -548,7 +555,9 @@ mod tests {
             any::<bool>().prop_map(Act::Claim),
             any::<prop::sample::Index>().prop_map(Act::Finish),
             Just(Act::Take),
+            Just(Act::Take),
         ];
+        let act = prop_oneof![20 => act, 1 => Just(Act::Abandon)];
         prop::collection::vec(act, 0..300)
     }
 
@@ -588,6 +597,10 @@ mod tests {
                         finish(&mut schedule, claim, size);
                     }
                     Act::Finish(_) => {}
+                    Act::Abandon => {
+                        schedule.abandon(Cursor { epoch: 0, batch: begun, used: 0 });
+                        prop_assert_eq!(schedule.in_flight().0, 0);
+                    }
                     Act::Take => {
                         let expected = schedule.can_take();
                         let got = schedule.take();

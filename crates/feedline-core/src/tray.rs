@@ -6,12 +6,7 @@
 //! wrong the result would be an error and not a data race. When the last row is done the tray is closed and becomes a [`Batch`]; when the consumer
 //! drops the batch, the tray goes back to its [`Pool`] with its memory already faulted in.
 
-use std::{
-    cell::UnsafeCell,
-    io,
-    ops::Range,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::{cell::UnsafeCell, io, ops::Range};
 
 use bytemuck::{AnyBitPattern, NoUninit};
 
@@ -20,6 +15,7 @@ use crate::{
     batch::Span,
     layout::Ragged,
     sync::{Arc, Mutex, lock},
+    taken::Taken,
 };
 
 /// What went wrong between a dataset and its row.
@@ -249,7 +245,7 @@ pub struct Tray {
     capacity: usize,
     /// A bit for every row that has been taken. Whoever set it may write the row: its part of the slab, and
     /// its cell.
-    taken: Vec<AtomicU64>,
+    taken: Taken,
     cells: Vec<UnsafeCell<Cell>>,
     /// The gathered ragged fields of a closed tray, and where they lie.
     tail: Option<Slab>,
@@ -275,7 +271,7 @@ impl Tray {
             slab: pool.arena.slab(bytes)?,
             offsets: Vec::new(),
             capacity: 0,
-            taken: Vec::new(),
+            taken: Taken::default(),
             cells: Vec::new(),
             tail: None,
             spans: Vec::new(),
@@ -297,8 +293,7 @@ impl Tray {
             self.layout.offsets_into(rows, &mut self.offsets).is_ok_and(|bytes| bytes <= self.slab.len());
         assert!(fits, "the pool chose a slab that is large enough");
         self.capacity = rows;
-        self.taken.iter_mut().for_each(|word| *word.get_mut() = 0);
-        self.taken.resize_with(rows.div_ceil(64).max(self.taken.len()), AtomicU64::default);
+        self.taken.reset(rows);
         self.cells.resize_with(rows.max(self.cells.len()), UnsafeCell::default);
     }
 
@@ -313,17 +308,7 @@ impl Tray {
     /// If they do not exist or one of them has been taken before, both of which the scheduler rules out.
     pub fn rows(&self, rows: Range<usize>) -> RowsMut<'_> {
         assert!(rows.end <= self.capacity, "rows {rows:?} of a batch of {}", self.capacity);
-        let mut row = rows.start;
-        while row < rows.end {
-            let count = (64 - row % 64).min(rows.end - row);
-            let bits = (u64::MAX >> (64 - count)) << (row % 64);
-            // Relaxed is enough: a bit is set once, by one of those who try, and never cleared while the tray
-            // is shared. What is written to the row is seen by whoever closes the tray because both have been
-            // under the engine's lock, and by nobody before.
-            let before = self.taken[row / 64].fetch_or(bits, Relaxed);
-            assert!(before & bits == 0, "some of the rows {rows:?} were given to two workers");
-            row += count;
-        }
+        assert!(self.taken.take(rows.clone()), "some of the rows {rows:?} were given to two workers");
         RowsMut { tray: self, rows }
     }
 

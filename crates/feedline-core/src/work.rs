@@ -108,6 +108,11 @@ pub trait Work: Send + Sync + 'static {
     /// The smallest piece a worker can be given.
     fn unit(&self) -> Unit;
 
+    /// Whether every batch must be loaded because the ones after it depend on that, even if it is not wanted.
+    fn is_sequential(&self) -> bool {
+        false
+    }
+
     /// Makes ready a worker, in its own thread.
     fn hand(&self, worker: usize) -> Result<Self::Hand, BoxError>;
 

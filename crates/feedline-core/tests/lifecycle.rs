@@ -179,7 +179,7 @@ fn worker_could_not_start() {
                     break error;
                 }
             };
-            assert_eq!(error.to_string(), format!("worker {broken} could not start: no licence"));
+            assert_eq!(error.to_string(), format!("worker {broken} failed: no licence"));
             assert!(error.is_final());
             // It is not delivered once and then waited on for ever.
             while !matches!(engine.next(), Next::Batch(Err(_))) {}

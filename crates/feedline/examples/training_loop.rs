@@ -7,14 +7,14 @@
 //! ```text
 //! $ cargo run -p feedline --example training_loop
 //! …
-//! checksum CHECKSUM
+//! checksum c7f7efd8c3e7b1fd
 //! $ cargo run -p feedline --example training_loop -- --state run.txt --stop-after 750 --workers 1
 //! …
 //! stopped after 750 batches, as if killed
 //! $ cargo run -p feedline --example training_loop -- --state run.txt --workers 4
 //! resuming run.txt in epoch 3
 //! …
-//! checksum CHECKSUM
+//! checksum c7f7efd8c3e7b1fd
 //! ```
 //!
 //! The 50 batches since the last checkpoint were done twice, and that is all it cost. (The checksum may be
@@ -101,8 +101,8 @@ struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Writes a new file and puts it in the place of the old one in a single step, so that whenever the run is
-    /// killed there is a whole checkpoint, the old or the new one.
+    /// Writes a new file and puts it in the place of the old one in a single step, so that whenever the run
+    /// is killed there is a whole checkpoint, the old or the new one.
     fn save(&self, path: &Path) -> Result<(), BoxError> {
         let fresh = path.with_added_extension("new");
         let write = || {
@@ -144,8 +144,8 @@ impl Checkpoint {
 
 const FEATURES: usize = 8;
 
-/// Two clouds of points around (0.2, …) and (-0.2, …), drawn anew in every epoch: a run that is resumed has to
-/// see the same random numbers, not only the same order.
+/// Two clouds of points around (0.2, …) and (-0.2, …), drawn anew in every epoch: a run that is resumed has
+/// to see the same random numbers, not only the same order.
 struct Clouds;
 
 impl Dataset for Clouds {

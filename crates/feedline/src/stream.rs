@@ -222,6 +222,10 @@ impl<S: Stream, G: Gather<S::Sample>> Work for Flow<S, G> {
         Unit::Batch
     }
 
+    fn is_sequential(&self) -> bool {
+        true
+    }
+
     fn hand(&self, _worker: usize) -> Result<(), BoxError> {
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The examples do what their first paragraph says. They are run as a user runs them, each with a time limit.
 //!
-//! `cargo test` and `cargo nextest run` build the examples along with the tests; when a single test target is
-//! chosen (`--test examples`), `cargo build --examples` has to come first.
+//! `cargo test` and `cargo nextest run` build the examples along with the tests. They do not when told which
+//! targets to build (`--test`, `--all-targets`): then `cargo build --examples` has to come first.
 
 use std::{
     fs,

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! The workers write every image into its row of the batch, so a field is one slice, already in the order a
-//! tensor has; candle copies it once, to wherever its device keeps tensors. Then the batch can be dropped, and
-//! its memory takes the next images.
+//! tensor has; candle copies it once, to wherever its device keeps tensors. Then the batch can be dropped,
+//! and its memory takes the next images.
 
 use candle_core::{Device, Tensor, Var, WithDType};
 use feedline::{Batch, BoxError, Element, Field, Layout, RowMut, Rows, SampleRng, Spec};
