@@ -5,7 +5,7 @@
 
 use std::{thread, time::Duration};
 
-use feedline::{BoxError, Error, Field, Layout, RowMut, Rows, SampleRng, Spec};
+use feedline::{BoxError, Error, Field, Layout, LayoutError, RowMut, Rows, SampleRng, Spec};
 
 use crate::{
     Measured, Progress, Report, Row, measure,
@@ -123,9 +123,9 @@ struct Waiting {
 }
 
 impl Rows for Waiting {
-    fn layout(&self) -> Layout {
+    fn layout(&self) -> Result<Layout, LayoutError> {
         let fields = [Field::fixed::<f32>("image", self.shape.clone()), Field::fixed::<i64>("label", [])];
-        Layout::new(fields).expect("the shape is one that fits in memory")
+        Layout::new(fields)
     }
 
     fn len(&self) -> usize {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use feedline::{BoxError, Field, Layout, RowMut, Rows, SampleRng, Spec};
+use feedline::{BoxError, Field, Layout, LayoutError, RowMut, Rows, SampleRng, Spec};
 
 use crate::{
     Measured, Progress, Report, Row,
@@ -80,8 +80,8 @@ impl Overhead {
 struct Numbers(Vec<u32>);
 
 impl Rows for Numbers {
-    fn layout(&self) -> Layout {
-        Layout::new([Field::fixed::<u32>("number", [])]).expect("one field of four bytes")
+    fn layout(&self) -> Result<Layout, LayoutError> {
+        Layout::new([Field::fixed::<u32>("number", [])])
     }
 
     fn len(&self) -> usize {

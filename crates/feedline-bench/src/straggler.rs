@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use feedline::{BatchDataset, BoxError, Field, Layout, RowMut, Rows, SampleRng, Spec};
+use feedline::{BatchDataset, BoxError, Field, Layout, LayoutError, RowMut, Rows, SampleRng, Spec};
 
 use crate::{
     Measured, Progress, Report, Row,
@@ -51,7 +51,7 @@ impl Straggler {
             let mut at = |name: &str, half: f64, share: f64| {
                 progress(
                     &format!("straggler, {name}"),
-                    (repeat as f64 + (half + share) / 2.0) / self.repeats as f64,
+                    (repeat as f64 + f64::midpoint(half, share)) / self.repeats as f64,
                 );
             };
             rows.push(self.rows(|share| at("rows", 0.0, share))?);
@@ -136,8 +136,8 @@ impl Uneven {
 }
 
 impl Rows for Uneven {
-    fn layout(&self) -> Layout {
-        Layout::new([Field::fixed::<u64>("index", [])]).expect("one field of eight bytes")
+    fn layout(&self) -> Result<Layout, LayoutError> {
+        Layout::new([Field::fixed::<u64>("index", [])])
     }
 
     fn len(&self) -> usize {
@@ -158,7 +158,9 @@ impl BatchDataset for Uneven {
     }
 
     fn get(&self, indices: &[usize], _rng: &mut SampleRng) -> Result<Vec<u64>, BoxError> {
-        indices.iter().for_each(|index| self.load(*index));
+        for index in indices {
+            self.load(*index);
+        }
         Ok(indices.iter().map(|index| *index as u64).collect())
     }
 }

@@ -5,10 +5,9 @@
 use std::ops::Range;
 
 use crate::{
-    Element, Field, Layout, RowError,
+    Element, Field, FieldKey, Layout, RowError, Tray,
     layout::{ALIGN, Ragged},
     sync::Arc,
-    tray::{FieldKey, Tray},
 };
 
 /// A batch of samples, one tensor for each field of the layout.

@@ -92,7 +92,20 @@ impl Cause {
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Error(error) => error.fmt(f),
+            Self::Error(error) => {
+                // The whole chain, because the file's name is often in one link and the reason in the next;
+                // but not a link that the one before it has already quoted.
+                let mut text = error.to_string();
+                let mut source = error.source();
+                while let Some(error) = source {
+                    let link = error.to_string();
+                    if !text.contains(&link) {
+                        text = format!("{text}: {link}");
+                    }
+                    source = error.source();
+                }
+                f.write_str(&text)
+            }
             Self::Panic(text) => write!(f, "it panicked: {text}"),
         }
     }
@@ -166,6 +179,9 @@ mod tests {
             failure.to_string(),
             "sample 17 (row 4 of batch 3, epoch 2) failed: cells/17.tif: file is cut short (replaced by sample 9)"
         );
+        let nested = std::io::Error::other(std::io::Error::other("disk on fire"));
+        failure.cause = Cause::catch(|| Err::<(), BoxError>(nested.into())).unwrap_err();
+        assert!(failure.to_string().ends_with("failed: disk on fire (replaced by sample 9)"), "{failure}");
         failure.cause = Cause::catch(|| -> Result<(), BoxError> { panic!("index {}", 5) }).unwrap_err();
         failure.what = What::Batch((0..20).collect());
         failure.replaced_by = None;

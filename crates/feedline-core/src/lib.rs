@@ -30,6 +30,7 @@
 //! builds checked loaders from it.
 
 mod batch;
+mod crew;
 mod draft;
 mod dtype;
 mod engine;
@@ -40,7 +41,9 @@ mod layout;
 mod order;
 mod pace;
 mod plan;
+mod pool;
 mod rng;
+mod row;
 mod schedule;
 mod slab;
 mod state;
@@ -63,9 +66,11 @@ pub use order::{
 pub use plan::{
     BatchList, Cursor, Draw, MakeBatches, Plan, PlanError, Sampled, Shard, ShardError, Spare, Uneven,
 };
+pub use pool::{Pool, PoolGauge};
 pub use rng::{Key, Purpose, SampleRng};
+pub use row::{FieldKey, RowError, RowMut, RowsMut};
 pub use schedule::Window;
 pub use slab::{Arena, Slab};
 pub use state::{State, StateError};
-pub use tray::{FieldKey, Pool, PoolGauge, RowError, RowMut, RowsMut, Tray};
+pub use tray::Tray;
 pub use work::{Run, Unit, Work};

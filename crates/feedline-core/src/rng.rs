@@ -89,6 +89,11 @@ impl SampleRng {
         (self.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
+    /// `true` with this probability.
+    pub fn chance(&mut self, probability: f64) -> bool {
+        self.uniform() < probability
+    }
+
     /// Puts `items` into a uniformly random order.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {

@@ -293,9 +293,10 @@ impl<T: Clone, B, E> Schedule<T, B, E> {
         let bytes = bytes.unwrap_or(slot.bytes);
         self.bytes = self.bytes - slot.bytes + bytes;
         slot.bytes = bytes;
-        slot.stage = match slot.ticket.discard {
-            false => Stage::Ready { outcome, failures },
-            true => Stage::Ready { outcome: Ok(None), failures: Vec::new() },
+        slot.stage = if slot.ticket.discard {
+            Stage::Ready { outcome: Ok(None), failures: Vec::new() }
+        } else {
+            Stage::Ready { outcome, failures }
         };
         if !self.in_order {
             self.arrived.push_back(id);

@@ -5,7 +5,7 @@
 //! place in that file never changes and is never given to another slab, so a worker process that has mapped
 //! it once can fill it again and again.
 //!
-//! This file and [`crate::tray`] are the only ones with `unsafe`.
+//! This file, [`crate::tray`] and [`crate::row`] are the only ones with `unsafe`.
 
 use std::{
     io,
@@ -163,7 +163,8 @@ impl Drop for Slab {
     }
 }
 
-#[cfg(all(test, not(shuttle)))]
+#[cfg(test)]
+#[cfg(not(shuttle))]
 mod tests {
     use super::*;
 

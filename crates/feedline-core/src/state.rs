@@ -103,6 +103,12 @@ impl State {
         Self { version: Self::VERSION, seed, len, order: order.into(), stride, at: position.at, delivered }
     }
 
+    /// The epoch it is in, from 0. A state taken when an epoch has been iterated to its end is in the next one;
+    /// one taken right after the last batch is still in the old one, of which nothing is left.
+    pub fn epoch(&self) -> u64 {
+        self.at.epoch
+    }
+
     /// The place, if this state is of that seed, dataset and order, and, where it names batches delivered out
     /// of order, of batches of that stride.
     pub fn position(&self, seed: u64, len: u64, order: &str, stride: u64) -> Result<Position, StateError> {

@@ -1,252 +1,28 @@
-//! A batch under construction, and the pool it comes from.
+//! A batch under construction.
 //!
 //! A [`Tray`] is filled by several workers at once, each writing its own rows straight into the slab. A worker
 //! takes a range of rows ([`Tray::rows`]), which sets a bit for each; a row can be taken once in the life of a
 //! batch. The scheduler never gives a row to two workers, so taking always succeeds, and if the scheduler were
-//! wrong the result would be an error and not a data race. When the last row is done the tray is closed and becomes a [`Batch`]; when the consumer
-//! drops the batch, the tray goes back to its [`Pool`] with its memory already faulted in.
+//! wrong the result would be an error and not a data race. When the last row is done the tray is closed and
+//! becomes a [`Batch`]; when the consumer drops the batch, the tray goes back to its [`Pool`].
 
 use std::{cell::UnsafeCell, io, ops::Range};
 
-use bytemuck::{AnyBitPattern, NoUninit};
-
-use crate::{
-    Arena, Batch, DType, Element, Field, Layout, Slab,
-    batch::Span,
-    layout::Ragged,
-    sync::{Arc, Mutex, lock},
-    taken::Taken,
-};
-
-/// What went wrong between a dataset and its row.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RowError {
-    /// The layout has no such field.
-    #[error("there is no field {0}; the layout has {1}")]
-    NoSuchField(String, String),
-    /// The elements are of another type.
-    #[error("field {field:?} holds {expected}, not {got}")]
-    DType {
-        /// The field.
-        field: String,
-        /// The type in the layout.
-        expected: DType,
-        /// The type given.
-        got: DType,
-    },
-    /// The number of elements is not that of the field.
-    #[error(
-        "field {field:?} has {expected} elements in every sample, but this one has {got}; make it ragged if its length varies"
-    )]
-    Length {
-        /// The field.
-        field: String,
-        /// Elements of a row, or of one entry of a ragged row.
-        expected: usize,
-        /// Elements given.
-        got: usize,
-    },
-    /// A ragged row cannot be divided into entries.
-    #[error("a row of field {field:?} must be a multiple of {entry} elements, but this one has {got}")]
-    Entries {
-        /// The field.
-        field: String,
-        /// Elements of one entry.
-        entry: usize,
-        /// Elements given.
-        got: usize,
-    },
-    /// A row is longer than the length all rows are padded to.
-    #[error("a row of field {field:?} has {got} entries, more than the {limit} it is padded to; truncate it")]
-    TooLong {
-        /// The field.
-        field: String,
-        /// The length rows are padded to.
-        limit: usize,
-        /// The length of this one.
-        got: usize,
-    },
-    /// Only rows of a fixed field can be written in place.
-    #[error("field {0:?} is ragged and cannot be written in place; use `write`")]
-    InPlace(String),
-    /// A field was left out.
-    #[error("the dataset did not write field {0:?} of this sample")]
-    NotWritten(String),
-}
-
-/// A field by number or by name.
-pub trait FieldKey {
-    /// The field's number in the layout.
-    fn find(&self, layout: &Layout) -> Result<usize, RowError>;
-}
-
-impl FieldKey for usize {
-    #[inline]
-    fn find(&self, layout: &Layout) -> Result<usize, RowError> {
-        if *self < layout.fields().len() { Ok(*self) } else { Err(no_such_field(self.to_string(), layout)) }
-    }
-}
-
-impl FieldKey for &str {
-    fn find(&self, layout: &Layout) -> Result<usize, RowError> {
-        layout.find(self).ok_or_else(|| no_such_field(format!("{self:?}"), layout))
-    }
-}
-
-fn no_such_field(key: String, layout: &Layout) -> RowError {
-    let names: Vec<&str> = layout.fields().iter().map(Field::name).collect();
-    RowError::NoSuchField(key, names.join(", "))
-}
-
-/// Recycles trays of one layout, memory and all. When it is dropped, unused trays go back to the system at once
-/// and the others when their batches are dropped.
-#[derive(Debug)]
-pub struct Pool {
-    layout: Arc<Layout>,
-    arena: Arc<Arena>,
-    depot: Arc<Depot>,
-}
-
-/// Where trays go when their batches are dropped. Trays know it, so that handing out and taking back a batch
-/// counts no references; it forgets the trays when the pool is dropped.
-#[derive(Debug)]
-pub(crate) struct Depot {
-    /// Bytes of unused trays to keep for reuse; what is beyond goes back to the system.
-    keep: usize,
-    stock: Mutex<Stock>,
-}
-
-#[derive(Debug, Default)]
-struct Stock {
-    free: Vec<Arc<Tray>>,
-    free_bytes: usize,
-    made: u64,
-    /// Bytes of the ragged part of the batches closed so far, and their rows.
-    ragged: (u64, u64),
-    /// Whether the pool is gone.
-    closed: bool,
-}
-
-/// A count of what a pool has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PoolGauge {
-    /// Trays made since the beginning; a steady state makes none.
-    pub made: u64,
-    /// Trays waiting for reuse.
-    pub free: usize,
-    /// Bytes of those.
-    pub free_bytes: usize,
-}
-
-impl Pool {
-    /// A pool of trays of this layout that keeps at most `keep` unused bytes.
-    pub fn new(layout: Layout, arena: Arc<Arena>, keep: usize) -> Self {
-        Self { layout: Arc::new(layout), arena, depot: Arc::new(Depot { keep, stock: Mutex::default() }) }
-    }
-
-    /// The layout of its trays.
-    pub fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
-    /// What it has now.
-    pub fn gauge(&self) -> PoolGauge {
-        let stock = lock(&self.depot.stock);
-        PoolGauge { made: stock.made, free: stock.free.len(), free_bytes: stock.free_bytes }
-    }
-
-    /// Bytes that a batch of `rows` rows will take. Ragged rows are counted with the mean of those seen.
-    pub fn estimate(&self, rows: usize) -> u64 {
-        let page = rustix::param::page_size();
-        let fixed =
-            self.layout.bytes(rows).ok().and_then(|bytes| bytes.max(1).checked_next_multiple_of(page));
-        let fixed = fixed.map_or(u64::MAX, |bytes| bytes as u64);
-        if !self.layout.is_ragged() {
-            return fixed;
-        }
-        match lock(&self.depot.stock).ragged {
-            (_, 0) => fixed,
-            (bytes, seen) => fixed.saturating_add(bytes / seen * rows as u64),
-        }
-    }
-
-    /// A tray for `rows` rows.
-    pub fn take(&self, rows: usize) -> io::Result<Arc<Tray>> {
-        let too_large = |error| io::Error::new(io::ErrorKind::OutOfMemory, error);
-        let bytes = self.layout.bytes(rows).map_err(too_large)?;
-        let mut tray = match self.depot.reuse(bytes) {
-            Some(tray) => tray,
-            None => Arc::new(Tray::new(self, bytes)?),
-        };
-        let fresh = Arc::get_mut(&mut tray).expect("a tray in the depot is held by nobody else");
-        if fresh.slab.len() < bytes {
-            fresh.slab = self.arena.slab(bytes)?;
-        }
-        fresh.prepare(rows);
-        Ok(tray)
-    }
-
-    /// Memory for the ragged part of a batch, reusing `old` if it is large enough.
-    fn tail(&self, old: Option<Slab>, bytes: usize, rows: usize) -> io::Result<Slab> {
-        let mut stock = lock(&self.depot.stock);
-        stock.ragged = (stock.ragged.0 + bytes as u64, stock.ragged.1 + rows as u64);
-        drop(stock);
-        match old {
-            Some(slab) if slab.len() >= bytes => Ok(slab),
-            // Some room to spare: the next batch is probably a little longer or shorter.
-            _ => self.arena.slab(bytes + bytes / 4),
-        }
-    }
-}
-
-impl Drop for Pool {
-    fn drop(&mut self) {
-        let mut stock = lock(&self.depot.stock);
-        stock.closed = true;
-        let free = std::mem::take(&mut stock.free);
-        // Not under the lock: giving memory back takes a while.
-        drop(stock);
-        drop(free);
-    }
-}
-
-impl Depot {
-    /// The tray used last that is large enough; failing that, the one used last.
-    fn reuse(&self, bytes: usize) -> Option<Arc<Tray>> {
-        let mut stock = lock(&self.stock);
-        let fits = stock.free.iter().rposition(|tray| tray.slab.len() >= bytes);
-        let Some(at) = fits.or(stock.free.len().checked_sub(1)) else {
-            stock.made += 1;
-            return None;
-        };
-        let tray = stock.free.remove(at);
-        stock.free_bytes -= tray.bytes();
-        Some(tray)
-    }
-
-    /// Takes a tray back that nobody else holds.
-    fn put(&self, tray: Arc<Tray>) {
-        let mut stock = lock(&self.stock);
-        if !stock.closed && (stock.free.is_empty() || stock.free_bytes + tray.bytes() <= self.keep) {
-            stock.free_bytes += tray.bytes();
-            stock.free.push(tray);
-        }
-    }
-}
+use crate::{Batch, Layout, Pool, RowsMut, Slab, batch::Span, pool::Depot, sync::Arc, taken::Taken};
 
 /// A batch under construction. Workers write its rows; see the module for how they keep apart.
 #[derive(Debug)]
 pub struct Tray {
-    layout: Arc<Layout>,
+    pub(crate) layout: Arc<Layout>,
     depot: Arc<Depot>,
-    slab: Slab,
+    pub(crate) slab: Slab,
     /// Where each field begins in the slab, for this capacity.
     offsets: Vec<usize>,
     capacity: usize,
     /// A bit for every row that has been taken. Whoever set it may write the row: its part of the slab, and
     /// its cell.
     taken: Taken,
-    cells: Vec<UnsafeCell<Cell>>,
+    pub(crate) cells: Vec<UnsafeCell<Cell>>,
     /// The gathered ragged fields of a closed tray, and where they lie.
     tail: Option<Slab>,
     spans: Vec<Span>,
@@ -256,15 +32,15 @@ pub struct Tray {
 
 /// What a row has besides its part of the slab.
 #[derive(Debug, Default)]
-struct Cell {
+pub(crate) struct Cell {
     /// A bit for every field that has been written.
-    written: u64,
+    pub(crate) written: u64,
     /// The values of the ragged fields (empty for the fixed ones).
-    ragged: Vec<Vec<u8>>,
+    pub(crate) ragged: Vec<Vec<u8>>,
 }
 
 impl Tray {
-    fn new(pool: &Pool, bytes: usize) -> io::Result<Self> {
+    pub(crate) fn new(pool: &Pool, bytes: usize) -> io::Result<Self> {
         Ok(Self {
             layout: Arc::clone(&pool.layout),
             depot: Arc::clone(&pool.depot),
@@ -288,7 +64,7 @@ impl Tray {
     }
 
     /// Makes it ready for `rows` new rows.
-    fn prepare(&mut self, rows: usize) {
+    pub(crate) fn prepare(&mut self, rows: usize) {
         let fits =
             self.layout.offsets_into(rows, &mut self.offsets).is_ok_and(|bytes| bytes <= self.slab.len());
         assert!(fits, "the pool chose a slab that is large enough");
@@ -309,11 +85,11 @@ impl Tray {
     pub fn rows(&self, rows: Range<usize>) -> RowsMut<'_> {
         assert!(rows.end <= self.capacity, "rows {rows:?} of a batch of {}", self.capacity);
         assert!(self.taken.take(rows.clone()), "some of the rows {rows:?} were given to two workers");
-        RowsMut { tray: self, rows }
+        RowsMut::new(self, rows)
     }
 
     #[inline]
-    fn range(&self, field: usize, row: usize) -> Range<usize> {
+    pub(crate) fn range(&self, field: usize, row: usize) -> Range<usize> {
         let bytes = self.layout.fields()[field].bytes();
         let start = self.offsets[field] + row * bytes;
         start..start + bytes
@@ -425,139 +201,11 @@ fn ragged_rows<'a>(
 // `RowsMut` that set the row's bit, so no two threads reach the same one.
 unsafe impl Sync for Tray {}
 
-/// Rows of a batch that one worker has taken.
-#[derive(Debug)]
-pub struct RowsMut<'a> {
-    tray: &'a Tray,
-    rows: Range<usize>,
-}
-
-impl RowsMut<'_> {
-    /// One of the rows, by its number in the batch, to be written from the beginning.
-    ///
-    /// # Panics
-    /// If it is not one of the rows taken.
-    #[inline]
-    pub fn row(&mut self, row: usize) -> RowMut<'_> {
-        assert!(self.rows.contains(&row), "row {row} is not among {:?}", self.rows);
-        // SAFETY: these rows were taken by `self` alone, and `&mut self` lends out one of them at a time.
-        let cell = unsafe { &mut *self.tray.cells[row].get() };
-        cell.written = 0;
-        if self.tray.layout.is_ragged() {
-            cell.ragged.resize_with(self.tray.layout.fields().len(), Vec::new);
-            cell.ragged.iter_mut().for_each(Vec::clear);
-        }
-        RowMut { tray: self.tray, row, cell }
-    }
-}
-
-/// A row of a batch, to be written. Every field must be.
-#[derive(Debug)]
-pub struct RowMut<'a> {
-    tray: &'a Tray,
-    row: usize,
-    cell: &'a mut Cell,
-}
-
-impl RowMut<'_> {
-    /// The fields of the row.
-    pub fn layout(&self) -> &Layout {
-        &self.tray.layout
-    }
-
-    /// Writes a field: all elements of a fixed one, any number of entries of a ragged one.
-    #[inline]
-    pub fn write<T: Element>(&mut self, field: impl FieldKey, values: &[T]) -> Result<(), RowError> {
-        let at = self.find::<T>(&field)?;
-        let spec = &self.tray.layout.fields()[at];
-        match spec.raggedness() {
-            None => {
-                let expected = spec.bytes() / size_of::<T>();
-                if values.len() != expected {
-                    return Err(RowError::Length { field: spec.name().into(), expected, got: values.len() });
-                }
-                self.fixed(at).copy_from_slice(bytemuck::cast_slice(values));
-            }
-            Some(ragged) => {
-                check_ragged(spec, ragged, values.len())?;
-                let row = &mut self.cell.ragged[at];
-                row.clear();
-                row.extend_from_slice(bytemuck::cast_slice(values));
-            }
-        }
-        self.cell.written |= 1 << at;
-        Ok(())
-    }
-
-    /// The elements of a fixed field, to be written in place. They hold what an earlier batch left there.
-    pub fn slice_mut<T: Element + AnyBitPattern + NoUninit>(
-        &mut self,
-        field: impl FieldKey,
-    ) -> Result<&mut [T], RowError> {
-        let at = self.find::<T>(&field)?;
-        self.in_place(at).map(bytemuck::cast_slice_mut)
-    }
-
-    /// The bytes of a fixed field of any type, to be written in place, as [`RowMut::slice_mut`].
-    pub fn bytes_mut(&mut self, field: impl FieldKey) -> Result<&mut [u8], RowError> {
-        let at = field.find(&self.tray.layout)?;
-        self.in_place(at)
-    }
-
-    /// Whether every field has been written.
-    #[inline]
-    pub fn check(&self) -> Result<(), RowError> {
-        let fields = self.tray.layout.fields();
-        match self.cell.written.trailing_ones() as usize {
-            at if at < fields.len() => Err(RowError::NotWritten(fields[at].name().into())),
-            _ => Ok(()),
-        }
-    }
-
-    #[inline]
-    fn find<T: Element>(&self, field: &impl FieldKey) -> Result<usize, RowError> {
-        let at = field.find(&self.tray.layout)?;
-        let spec = &self.tray.layout.fields()[at];
-        if spec.dtype() == T::DTYPE {
-            return Ok(at);
-        }
-        Err(RowError::DType { field: spec.name().into(), expected: spec.dtype(), got: T::DTYPE })
-    }
-
-    fn in_place(&mut self, at: usize) -> Result<&mut [u8], RowError> {
-        let spec = &self.tray.layout.fields()[at];
-        if spec.raggedness().is_some() {
-            return Err(RowError::InPlace(spec.name().into()));
-        }
-        self.cell.written |= 1 << at;
-        Ok(self.fixed(at))
-    }
-
-    #[inline]
-    fn fixed(&mut self, at: usize) -> &mut [u8] {
-        // SAFETY: the row was taken by the `RowsMut` that `self` borrows from, ranges of different rows and
-        // fields do not overlap, and nobody reads the slab before the tray is closed, which needs it to be
-        // held by one.
-        unsafe { self.tray.slab.bytes_mut(self.tray.range(at, self.row)) }
-    }
-}
-
-fn check_ragged(field: &Field, ragged: Ragged, got: usize) -> Result<(), RowError> {
-    let entry = (field.bytes() / field.dtype().size()).max(1);
-    if !got.is_multiple_of(entry) {
-        return Err(RowError::Entries { field: field.name().into(), entry, got });
-    }
-    match ragged {
-        Ragged::PadTo(limit, _) if got / entry > limit => {
-            Err(RowError::TooLong { field: field.name().into(), limit, got: got / entry })
-        }
-        _ => Ok(()),
-    }
-}
-
-#[cfg(all(test, not(shuttle)))]
+#[cfg(test)]
+#[cfg(not(shuttle))]
 mod tests {
     use super::*;
+    use crate::{Arena, Field, RowError};
 
     fn pool(fields: impl Into<Vec<Field>>) -> Pool {
         Pool::new(Layout::new(fields).unwrap(), Arena::private(), 1 << 20)
@@ -585,37 +233,6 @@ mod tests {
             assert_eq!(batch.len(), expected.len());
             assert_eq!(batch.indices(), expected.iter().map(|n| *n as usize / 10).collect::<Vec<_>>());
         }
-    }
-
-    #[test]
-    fn memory_is_reused_but_never_while_a_batch_is_held() {
-        let pool = pool([Field::fixed::<u32>("n", [])]);
-        let held = numbers(&pool, 100, &[]);
-        let address = |batch: &Batch| batch.field_bytes(0).unwrap().as_ptr();
-        let first = address(&numbers(&pool, 100, &[]));
-        for _ in 0..10 {
-            let next = numbers(&pool, 100, &[]);
-            assert_eq!(address(&next), first);
-            assert_ne!(address(&next), address(&held));
-        }
-        assert_eq!(held.slice::<u32>(0).unwrap()[99], 990);
-        assert_eq!(pool.gauge().made, 2);
-    }
-
-    #[test]
-    fn unused_memory_beyond_the_limit_goes_back_to_the_system() {
-        let pool = Pool::new(Layout::new([Field::fixed::<u32>("n", [])]).unwrap(), Arena::private(), 8192);
-        let many: Vec<Batch> = (0..10).map(|_| numbers(&pool, 100, &[])).collect();
-        drop(many);
-        assert_eq!(pool.gauge(), PoolGauge { made: 10, free: 2, free_bytes: 8192 });
-    }
-
-    #[test]
-    fn a_batch_outlives_its_pool() {
-        let pool = pool([Field::fixed::<u32>("n", [])]);
-        let batch = numbers(&pool, 3, &[]);
-        drop(pool);
-        assert_eq!(batch.slice::<u32>(0).unwrap(), [0, 10, 20]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The engine under shuttle: thousands of schedules of its locks, conditions and threads. A deadlock, a lost
 //! wake-up or a wrong result in any of them fails. Built only with `--cfg shuttle` (`make test-shuttle`).
+#![allow(clippy::unwrap_used)] // A test that panics has failed, as it should.
 #![cfg(shuttle)]
 
 use std::sync::{Arc, Mutex};

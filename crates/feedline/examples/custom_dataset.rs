@@ -24,7 +24,9 @@ use std::{
     time::Duration,
 };
 
-use feedline::{Batch, BoxError, Error, Field, Layout, Loader, OnFailure, RowMut, Rows, SampleRng, Spec};
+use feedline::{
+    Batch, BoxError, Error, Field, Layout, LayoutError, Loader, OnFailure, RowMut, Rows, SampleRng, Spec,
+};
 
 const SIDE: usize = 32;
 const CHANNELS: usize = 3;
@@ -80,9 +82,9 @@ impl Image {
 }
 
 impl Rows for Folder {
-    fn layout(&self) -> Layout {
+    fn layout(&self) -> Result<Layout, LayoutError> {
         let image = Field::fixed::<f32>("image", [CHANNELS, SIDE, SIDE]);
-        Layout::new([image, Field::fixed::<i64>("label", [])]).expect("two small fields of different names")
+        Layout::new([image, Field::fixed::<i64>("label", [])])
     }
 
     fn len(&self) -> usize {

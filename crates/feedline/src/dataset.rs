@@ -11,7 +11,9 @@
 //! come from the generator they are handed, which belongs to the sample and the epoch and not to the worker:
 //! that is why results do not depend on the number of workers.
 
-use feedline_core::{BoxError, Layout, RowMut, SampleRng};
+use std::sync::Arc;
+
+use feedline_core::{BoxError, Layout, LayoutError, RowMut, SampleRng};
 
 /// A dataset whose samples can be asked for by number.
 ///
@@ -50,14 +52,13 @@ pub trait Dataset: Send + Sync + 'static {
 /// A dataset that writes its samples straight into the memory of the batch: nothing is copied or allocated.
 ///
 /// ```
-/// use feedline::{BoxError, Field, Layout, RowMut, Rows, SampleRng, Spec};
+/// use feedline::{BoxError, Field, Layout, LayoutError, RowMut, Rows, SampleRng, Spec};
 ///
 /// struct Noise;
 ///
 /// impl Rows for Noise {
-///     fn layout(&self) -> Layout {
-///         let fields = [Field::fixed::<f32>("image", [3, 8, 8]), Field::fixed::<i64>("label", [])];
-///         Layout::new(fields).expect("two fields of fixed size")
+///     fn layout(&self) -> Result<Layout, LayoutError> {
+///         Layout::new([Field::fixed::<f32>("image", [3, 8, 8]), Field::fixed::<i64>("label", [])])
 ///     }
 ///     fn len(&self) -> usize {
 ///         1000
@@ -79,7 +80,7 @@ pub trait Dataset: Send + Sync + 'static {
 #[allow(clippy::len_without_is_empty)]
 pub trait Rows: Send + Sync + 'static {
     /// The fields of every sample. Asked for once.
-    fn layout(&self) -> Layout;
+    fn layout(&self) -> Result<Layout, LayoutError>;
 
     /// How many samples there are.
     fn len(&self) -> usize;
@@ -173,5 +174,53 @@ pub trait Stream: Send + Sync + 'static {
             }
         }
         Ok(reader)
+    }
+}
+
+// A dataset that the user keeps a handle to.
+
+impl<D: Dataset> Dataset for Arc<D> {
+    type Sample = D::Sample;
+    fn len(&self) -> usize {
+        D::len(self)
+    }
+    fn get(&self, index: usize, rng: &mut SampleRng) -> Result<D::Sample, BoxError> {
+        D::get(self, index, rng)
+    }
+}
+
+impl<D: Rows> Rows for Arc<D> {
+    fn layout(&self) -> Result<Layout, LayoutError> {
+        D::layout(self)
+    }
+    fn len(&self) -> usize {
+        D::len(self)
+    }
+    fn write(&self, index: usize, rng: &mut SampleRng, row: &mut RowMut<'_>) -> Result<(), BoxError> {
+        D::write(self, index, rng, row)
+    }
+}
+
+impl<D: BatchDataset> BatchDataset for Arc<D> {
+    type Batch = D::Batch;
+    fn len(&self) -> usize {
+        D::len(self)
+    }
+    fn get(&self, indices: &[usize], rng: &mut SampleRng) -> Result<D::Batch, BoxError> {
+        D::get(self, indices, rng)
+    }
+}
+
+impl<S: Stream> Stream for Arc<S> {
+    type Sample = S::Sample;
+    type Reader = S::Reader;
+    fn shards(&self) -> usize {
+        S::shards(self)
+    }
+    fn open(&self, shard: usize, epoch: u64) -> Result<S::Reader, BoxError> {
+        S::open(self, shard, epoch)
+    }
+    fn open_at(&self, shard: usize, epoch: u64, skip: u64) -> Result<S::Reader, BoxError> {
+        S::open_at(self, shard, epoch, skip)
     }
 }

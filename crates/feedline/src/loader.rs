@@ -71,7 +71,7 @@ pub(crate) struct Identity {
 ///         let batch: Vec<u64> = batch?;
 ///         // … a training step …
 ///     }
-///     let saved = loader.state().to_json(); // can be taken after any batch
+///     let saved = loader.state().to_json(); // inside an epoch: `epoch.state()`, see `next_epoch`
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -79,13 +79,47 @@ pub struct Loader<B> {
     feed: Box<dyn Feed<B>>,
     identity: Identity,
     batches: Option<u64>,
+    epochs: Option<u64>,
     /// Whether an epoch has been begun and not finished.
     midway: bool,
 }
 
 impl<B> Loader<B> {
-    pub(crate) fn new(feed: Box<dyn Feed<B>>, identity: Identity, batches: Option<u64>) -> Self {
-        Self { feed, identity, batches, midway: false }
+    pub(crate) fn new(
+        feed: Box<dyn Feed<B>>,
+        identity: Identity,
+        batches: Option<u64>,
+        epochs: Option<u64>,
+    ) -> Self {
+        Self { feed, identity, batches, epochs, midway: false }
+    }
+
+    /// The next epoch, as [`Loader::epoch`]; `None` after the number of epochs that was set with
+    /// [`crate::Spec::epochs`]. So a training loop that is resumed stops where it would have stopped.
+    ///
+    /// ```
+    /// # use feedline::{BoxError, Dataset, SampleRng, Spec, State};
+    /// # struct Squares;
+    /// # impl Dataset for Squares {
+    /// #     type Sample = u64;
+    /// #     fn len(&self) -> usize { 100 }
+    /// #     fn get(&self, index: usize, _: &mut SampleRng) -> Result<u64, BoxError> { Ok(index as u64) }
+    /// # }
+    /// # fn load_checkpoint() -> Option<State> { None }
+    /// let spec = Spec::values(Squares).batch_size(8).shuffle(true).epochs(3);
+    /// let mut loader = spec.resume(load_checkpoint()).build()?;
+    /// while let Some(mut epoch) = loader.next_epoch() {
+    ///     while let Some(batch) = epoch.next() {
+    ///         let batch = batch?;
+    ///         // … a training step …
+    ///         let checkpoint = epoch.state().to_json();
+    ///     }
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn next_epoch(&mut self) -> Option<Epoch<'_, B>> {
+        let next = self.feed.position().at.epoch + u64::from(self.midway);
+        if self.epochs.is_some_and(|epochs| next >= epochs) { None } else { Some(self.epoch()) }
     }
 
     /// The batches of the next epoch; after [`Loader::restore`], the rest of the epoch of the state.
@@ -152,6 +186,16 @@ impl<B> Loader<B> {
     /// The samples that could not be loaded, of the batches delivered so far.
     pub fn failures(&self) -> &Manifest {
         self.feed.failures()
+    }
+}
+
+impl<B> std::fmt::Debug for Loader<B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = self.state().to_json();
+        f.debug_struct("Loader")
+            .field("workers", &self.workers())
+            .field("state", &state)
+            .finish_non_exhaustive()
     }
 }
 

@@ -5,7 +5,8 @@ use feedline_core::{Element, Field, RowError, RowMut, bf16, f16};
 /// A value that can be written into a row of tensors.
 ///
 /// A number is a scalar field, an array a fixed one, a `Vec` a ragged one (values and offsets); a tuple has a
-/// field for each part, called `"0"`, `"1"`, and so on.
+/// field for each part. Fields are called `"0"`, `"1"`, and so on. For other names, shapes of several axes and
+/// padding, implement [`crate::Rows`].
 ///
 /// ```
 /// use feedline::{BoxError, Dataset, SampleRng, Spec};
@@ -79,6 +80,27 @@ impl<T: Element> Part for Vec<T> {
     fn put(self, field: usize, row: &mut RowMut<'_>) -> Result<(), RowError> {
         row.write(field, &self)
     }
+}
+
+/// A single field is a sample too.
+macro_rules! single {
+    ($([$($generic:tt)*] $part:ty)+) => {
+        $(impl<$($generic)*> Sample for $part {
+            fn fields() -> Vec<Field> {
+                vec![<Self as Part>::field("0".to_owned())]
+            }
+
+            fn write(self, row: &mut RowMut<'_>) -> Result<(), RowError> {
+                self.put(0, row)
+            }
+        })+
+    };
+}
+
+single! {
+    [] bool [] u8 [] u16 [] u32 [] u64 [] i8 [] i16 [] i32 [] i64 [] f16 [] bf16 [] f32 [] f64
+    [T: Element, const N: usize] [T; N]
+    [T: Element] Vec<T>
 }
 
 macro_rules! samples {

@@ -197,7 +197,7 @@ impl Spec<Batch> {
     /// Batches of tensors that the dataset writes in place.
     pub fn rows(data: impl Rows) -> Self {
         Self::new(move |options| {
-            let stack = Stack::new(data.layout(), options.prefetch_bytes as usize);
+            let stack = Stack::new(data.layout()?, options.prefetch_bytes as usize);
             options.start(data.len(), InPlace { data, stack })
         })
     }
@@ -307,16 +307,19 @@ impl<B> Spec<B> {
         self.with(|options| options.across_epochs = across)
     }
 
-    /// The number of epochs there will be: nothing is loaded for one after the last.
+    /// The number of epochs there will be, those before a resume included. After them [`Loader::next_epoch`]
+    /// gives `None`, and nothing is loaded ahead for one after the last.
     pub fn epochs(self, epochs: u64) -> Self {
         self.with(|options| options.epochs = Some(epochs))
     }
 
-    /// Goes on from a saved state, with its seed.
-    pub fn resume(self, state: State) -> Self {
+    /// Goes on from a saved state, if there is one, with its seed (whatever was said of the seed before).
+    pub fn resume(self, state: impl Into<Option<State>>) -> Self {
         self.with(|options| {
-            options.seed = state.seed;
-            options.resume = Some(state);
+            if let Some(state) = state.into() {
+                options.seed = state.seed;
+                options.resume = Some(state);
+            }
         })
     }
 
@@ -423,10 +426,10 @@ impl Options {
             epochs: self.epochs,
             seed: self.seed,
         };
-        let batches = plan.batches();
+        let (batches, epochs) = (plan.batches(), self.epochs);
         let engine = Engine::start(work, Box::new(plan), &settings).map_err(SpecError::Threads)?;
         let feed: Box<dyn Feed<W::Batch>> = Box::new(engine);
-        let mut loader = Loader::new(feed, identity, batches);
+        let mut loader = Loader::new(feed, identity, batches, epochs);
         if let Some(state) = self.resume {
             loader.restore(&state)?;
         }

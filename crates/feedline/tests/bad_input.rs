@@ -1,4 +1,5 @@
 //! What is wrong is said, with its own type and in words that tell what to do; nothing panics.
+#![allow(clippy::unwrap_used)] // A test that panics has failed, as it should.
 
 mod support;
 
@@ -117,11 +118,11 @@ fn a_state_with_impossible_numbers() {
 
 #[test]
 fn a_batch_that_memory_cannot_hold() {
-    use feedline::{BoxError, Field, Layout, RowMut, Rows, SampleRng};
+    use feedline::{BoxError, Field, Layout, LayoutError, RowMut, Rows, SampleRng};
     struct Huge;
     impl Rows for Huge {
-        fn layout(&self) -> Layout {
-            Layout::new([Field::fixed::<u8>("volume", [1 << 45])]).unwrap()
+        fn layout(&self) -> Result<Layout, LayoutError> {
+            Layout::new([Field::fixed::<u8>("volume", [1 << 45])])
         }
         fn len(&self) -> usize {
             4
@@ -139,11 +140,11 @@ fn a_batch_that_memory_cannot_hold() {
 
 #[test]
 fn a_field_that_was_not_written_is_an_error_and_not_what_an_earlier_batch_left_there() {
-    use feedline::{BoxError, Field, Layout, RowMut, Rows, SampleRng};
+    use feedline::{BoxError, Field, Layout, LayoutError, RowMut, Rows, SampleRng};
     struct Forgetful;
     impl Rows for Forgetful {
-        fn layout(&self) -> Layout {
-            Layout::new([Field::fixed::<u8>("image", [4]), Field::fixed::<i64>("label", [])]).unwrap()
+        fn layout(&self) -> Result<Layout, LayoutError> {
+            Layout::new([Field::fixed::<u8>("image", [4]), Field::fixed::<i64>("label", [])])
         }
         fn len(&self) -> usize {
             4

@@ -1,5 +1,6 @@
 //! The result is a function of the dataset, the seed and the epoch: for every kind of dataset, any number of
 //! workers, either order, and from every place that can be saved.
+#![allow(clippy::unwrap_used)] // A test that panics has failed, as it should.
 
 mod support;
 

@@ -2,6 +2,7 @@
 //!
 //! `cargo test` and `cargo nextest run` build the examples along with the tests. They do not when told which
 //! targets to build (`--test`, `--all-targets`): then `cargo build --examples` has to come first.
+#![allow(clippy::unwrap_used)] // A test that panics has failed, as it should.
 
 use std::{
     fs,

@@ -9,7 +9,7 @@
 //! and its memory takes the next images.
 
 use candle_core::{Device, Tensor, Var, WithDType};
-use feedline::{Batch, BoxError, Element, Field, Layout, RowMut, Rows, SampleRng, Spec};
+use feedline::{Batch, BoxError, Element, Field, Layout, LayoutError, RowMut, Rows, SampleRng, Spec};
 
 const CLASSES: usize = 10;
 const SIDE: usize = 16;
@@ -18,9 +18,9 @@ const SIDE: usize = 16;
 struct Noise;
 
 impl Rows for Noise {
-    fn layout(&self) -> Layout {
+    fn layout(&self) -> Result<Layout, LayoutError> {
         let image = Field::fixed::<f32>("image", [3, SIDE, SIDE]);
-        Layout::new([image, Field::fixed::<i64>("label", [])]).expect("two small fields of different names")
+        Layout::new([image, Field::fixed::<i64>("label", [])])
     }
 
     fn len(&self) -> usize {

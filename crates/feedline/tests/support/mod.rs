@@ -4,8 +4,8 @@
 use std::{sync::mpsc, time::Duration};
 
 use feedline::{
-    Batch, BatchDataset, BoxError, Dataset, Epoch, Error, Field, Layout, Loader, RowMut, Rows, SampleRng,
-    Spec, State, StateError, Stream,
+    Batch, BatchDataset, BoxError, Dataset, Epoch, Error, Field, Layout, LayoutError, Loader, RowMut, Rows,
+    SampleRng, Spec, State, StateError, Stream,
 };
 
 /// The sample and a random number that only the sample and the epoch decide.
@@ -46,8 +46,8 @@ impl Dataset for Numbers {
 }
 
 impl Rows for Numbers {
-    fn layout(&self) -> Layout {
-        Layout::new([Field::fixed::<u64>("0", []), Field::fixed::<u64>("1", [])]).unwrap()
+    fn layout(&self) -> Result<Layout, LayoutError> {
+        Layout::new([Field::fixed::<u64>("0", []), Field::fixed::<u64>("1", [])])
     }
     fn len(&self) -> usize {
         self.len
