@@ -48,6 +48,9 @@ enum Study {
         /// Milliseconds every sample waits.
         #[arg(long, default_value_t = 10.0)]
         wait: f64,
+        /// The shape of the random image that a sample makes after waiting.
+        #[arg(long, value_delimiter = ',', default_values_t = Delay::default().shape)]
+        shape: Vec<usize>,
     },
     /// Samples that cost nothing: what does the loader itself cost?
     Overhead {
@@ -83,12 +86,12 @@ fn run(study: Study, repeats: Option<usize>) -> anyhow::Result<Report> {
     let bar = show::Bar::new();
     let mut progress = |name: &str, share: f64| bar.set(name, share);
     let report = match study {
-        Study::Delay { workers, batches, batch, wait } => {
+        Study::Delay { workers, batches, batch, wait, shape } => {
             ensure!(batches > 0, "--batches must be at least 1");
             let wait = Duration::try_from_secs_f64(wait / 1e3)
                 .map_err(|_| anyhow::anyhow!("--wait must be a number of milliseconds, not {wait}"))?;
             let repeats = repeats.unwrap_or(1);
-            Delay { wait, batch, batches, workers, repeats, ..Delay::default() }.run(&mut progress)
+            Delay { wait, shape, batch, batches, workers, repeats }.run(&mut progress)
         }
         Study::Overhead { workers, rows, batch } => {
             let repeats = repeats.unwrap_or(Overhead::default().repeats);

@@ -18,6 +18,9 @@ use crate::{
     sync::{Arc, Condvar, Mutex, MutexGuard, lock, now, wait},
 };
 
+/// About the time that waking a thread takes, all in all.
+pub(crate) const WAKE_UP: Duration = Duration::from_micros(10);
+
 /// A worker's own things.
 pub(crate) struct Own<W: Work> {
     pub(crate) hand: Option<W::Hand>,
@@ -157,9 +160,12 @@ impl<W: Work> State<W> {
         }
     }
 
-    /// How long one worker takes for a batch like the oldest one.
+    /// How long one worker takes for a batch like the oldest one; very long, as long as nothing is known.
     pub(crate) fn batch_time(&self) -> Duration {
-        self.schedule.pace.row() * self.schedule.front_rows() as u32
+        match self.schedule.pace.row() {
+            Duration::ZERO => Duration::MAX,
+            row => row * self.schedule.front_rows() as u32,
+        }
     }
 
     pub(crate) fn was_delivered(&self, ticket: &Ticket) -> bool {
@@ -211,11 +217,14 @@ impl<W: Work> Shared<W> {
         }
     }
 
-    /// Wakes a worker if there is something to do. The woken one does the same, so that as many wake as are
-    /// needed and no more.
+    /// Wakes a worker if there is something to do, two if it takes a while. Those do the same, so that a crowd
+    /// is soon awake when it is needed, and no more than needed otherwise.
     pub(crate) fn nudge(&self, state: &mut State<W>) {
         if state.idle > 0 && state.has_step(&self.work) {
             self.to_do.notify_one();
+            if state.batch_time() > 10 * WAKE_UP {
+                self.to_do.notify_one();
+            }
         }
     }
 

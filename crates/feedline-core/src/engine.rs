@@ -37,7 +37,7 @@ use std::{
 
 use crate::{
     Cause, Cursor, Error, Gauges, Manifest, OnFailure, Plan, QueueGauge, Window, Work,
-    crew::{Own, Shared, State, Step},
+    crew::{Own, Shared, State, Step, WAKE_UP},
     gauges::{ConsumerGauge, Counters},
     schedule::Taken,
     sync::{Arc, JoinHandle, MutexGuard, lock, now, spawn, wait, wait_for},
@@ -81,9 +81,6 @@ pub struct Position {
     /// Batches of the same epoch behind that place that have been delivered too, if order is not kept.
     pub delivered: Vec<Range<u64>>,
 }
-
-/// About the time that waking a thread takes, all in all.
-const WAKE_UP: Duration = Duration::from_micros(10);
 
 /// A running loader. It belongs to one consumer; dropping it ends all its threads.
 pub struct Engine<W: Work> {
