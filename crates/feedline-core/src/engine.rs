@@ -309,7 +309,7 @@ impl<W: Work> Engine<W> {
     /// How long to look for the next batch before going to sleep: not at all, unless it will be there sooner
     /// than a sleeping thread can be woken. With tiny samples, waking costs more than loading.
     fn patience(&self, state: &State<W>) -> Option<Duration> {
-        let soon = state.batch_time() < WAKE_UP && self.processors > state.target;
+        let soon = state.batch_time() < WAKE_UP && self.processors > 1;
         (soon && !cfg!(shuttle)).then_some(WAKE_UP)
     }
 

@@ -22,7 +22,7 @@ use crate::{Cursor, Failure, Unit, pace::Pace, plan::Spare};
 
 /// Batches that fit into this many bytes together may be ready in any number: with tiny samples, waking a
 /// worker costs more than filling a batch, and it should find many to fill.
-const TINY: u64 = 256 << 10;
+const TINY: u64 = 1 << 20;
 
 /// How far loading may be ahead of the consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
