@@ -250,7 +250,6 @@ impl<W: Work> Shared<W> {
             (None, Err(cause)) => self.fail(&mut state, Error::Sampler(cause)),
         }
         state.draft = Some(draft);
-        self.wake_consumer(&state);
         state
     }
 
@@ -287,7 +286,6 @@ impl<W: Work> Shared<W> {
             }
         };
         state.schedule.pace.note_rows(rows, end - start);
-        self.wake_consumer(&state);
         state
     }
 
@@ -352,7 +350,7 @@ impl<W: Work> Shared<W> {
         }
         while !state.stop && id < state.target && own.hand.is_some() {
             let step = state.step(self);
-            // The step may have brought the end of the epoch into the queue, or a batch that needs no work.
+            // The step before may have finished a batch, this one may have found the end of the epoch.
             self.wake_consumer(&state);
             state = match step {
                 Step::Fill(claim) => {
