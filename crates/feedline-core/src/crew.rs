@@ -164,7 +164,7 @@ impl<W: Work> State<W> {
     pub(crate) fn batch_time(&self) -> Duration {
         match self.schedule.pace.row() {
             Duration::ZERO => Duration::MAX,
-            row => row * self.schedule.front_rows() as u32,
+            row => row.saturating_mul(self.schedule.front_rows() as u32),
         }
     }
 

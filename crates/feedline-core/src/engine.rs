@@ -24,8 +24,8 @@
 //!    signals; the next call goes on.
 //! 8. **Process killed.** Threads end with their process, and shared memory has no name that could be left
 //!    behind.
-//! 9. **Fork in the middle.** A forked child has no workers: `next` gives [`Error::Forked`], `drop` returns.
-//!    The parent is not affected.
+//! 9. **Fork in the middle.** A forked child has no workers: `next` gives [`Error::Forked`], nothing hangs, `drop`
+//!    returns. The parent is not affected.
 //! 10. **Half-built pool.** If a thread cannot be started, those already running are ended before `start`
 //!     returns the error.
 
@@ -125,6 +125,7 @@ impl<W: Work> Engine<W> {
     /// Changes the number of workers, at any time. Surplus workers end after the rows they are at. If a thread
     /// cannot be started, the number is what it has become.
     pub fn set_workers(&mut self, workers: usize) -> std::io::Result<()> {
+        self.check_process().map_err(std::io::Error::other)?;
         let mut guard = lock(&self.shared.state);
         let state = &mut *guard;
         state.target = workers;
@@ -172,9 +173,9 @@ impl<W: Work> Engine<W> {
         Ok(())
     }
 
-    /// The number of workers asked for.
+    /// The number of workers asked for. In a forked child there are none.
     pub fn workers(&self) -> usize {
-        lock(&self.shared.state).target
+        self.state().map_or(0, |state| state.target)
     }
 
     /// Changes how far loading may be ahead.
@@ -201,7 +202,8 @@ impl<W: Work> Engine<W> {
 
     /// As [`Engine::next`], but waits no longer than `limit`.
     pub fn next_within(&mut self, limit: Duration) -> Next<W::Batch> {
-        self.next_before(Some(now() + limit))
+        // A time too long to be counted is no limit.
+        self.next_before(now().checked_add(limit))
     }
 
     fn next_before(&mut self, deadline: Option<Instant>) -> Next<W::Batch> {
@@ -313,9 +315,9 @@ impl<W: Work> Engine<W> {
         (soon && !cfg!(shuttle)).then_some(WAKE_UP)
     }
 
-    /// How far the consumer has got.
+    /// How far the consumer has got. A forked child has got nowhere.
     pub fn position(&self) -> Position {
-        let state = lock(&self.shared.state);
+        let Some(state) = self.state() else { return Position::default() };
         let (at, mut delivered) = (state.schedule.at(), state.schedule.delivered());
         if state.skip.0 == at.epoch {
             // Those that have not come into the queue yet; the others are in both lists.
@@ -348,7 +350,7 @@ impl<W: Work> Engine<W> {
 
     /// What is going on.
     pub fn gauges(&self) -> Gauges {
-        let state = lock(&self.shared.state);
+        let Some(state) = self.state() else { return Gauges::default() };
         let (in_flight, bytes) = state.schedule.in_flight();
         let queue = QueueGauge {
             ready: state.schedule.ready(),
@@ -360,6 +362,11 @@ impl<W: Work> Engine<W> {
         };
         let workers = state.counters.iter().map(|counters| counters.read()).collect();
         Gauges { workers, consumer: self.consumer, queue }
+    }
+
+    /// The state; in a forked child, where a thread that does not exist may hold its lock, nothing.
+    fn state(&self) -> Option<MutexGuard<'_, State<W>>> {
+        self.check_process().is_ok().then(|| lock(&self.shared.state))
     }
 
     fn check_process(&self) -> Result<(), Error> {

@@ -246,6 +246,9 @@ fn fork_in_the_middle() {
             let refused =
                 matches!(engine.next(), Next::Batch(Err(error @ Error::Forked { .. })) if error.is_final());
             let begun = engine.begin().is_err() && engine.restart(at_epoch(0)).is_err();
+            // None of these may touch a lock that a thread of the parent held at the moment of the fork.
+            let (_, _, _) = (engine.position(), engine.gauges(), engine.workers());
+            let begun = begun && engine.set_workers(3).is_err();
             drop(engine);
             // SAFETY: ends the child at once.
             unsafe { libc::_exit(if refused && begun { 0 } else { 1 }) };
