@@ -169,7 +169,7 @@ fn failures_do_not_depend_on_the_workers() {
             let shuffle = !kind.is_stream();
             let mut seen = Vec::new();
             for workers in WORKERS {
-                let setting = Setting { workers, shuffle, ..Setting::default() };
+                let setting = Setting { shuffle, workers, ..Setting::default() };
                 let mut loader = kind.build(numbers.clone(), &Failing(setting, policy));
                 let batches: Vec<Result<Vec<Seen>, String>> = loader
                     .batches(usize::MAX)
@@ -182,7 +182,7 @@ fn failures_do_not_depend_on_the_workers() {
             let (batches, failures) = &seen[0];
             let samples: usize = batches.iter().flatten().map(Vec::len).sum();
             match policy {
-                OnFailure::Raise => assert!(batches.iter().any(|batch| batch.is_err())),
+                OnFailure::Raise => assert!(batches.iter().any(Result::is_err)),
                 OnFailure::Skip if kind == Kind::Batches => assert!(samples <= 36),
                 OnFailure::Skip => assert_eq!((samples, failures.len()), (36, 4), "{kind:?}"),
                 OnFailure::Replace { .. } => {

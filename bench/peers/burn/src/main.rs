@@ -16,7 +16,7 @@ use burn_core::tensor::Device;
 const ROWS: u32 = 4_000_000;
 const BATCH: usize = 64;
 const WORKERS: [usize; 2] = [1, 2];
-const REPEATS: usize = 3;
+const REPEATS: usize = 5;
 
 /// The cheapest batcher there can be: burn has already collected the items, so the batch is that vector.
 struct Collect;
