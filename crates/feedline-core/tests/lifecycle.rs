@@ -251,7 +251,7 @@ fn fork_in_the_middle() {
             let begun = begun && engine.set_workers(3).is_err();
             drop(engine);
             // SAFETY: ends the child at once.
-            unsafe { libc::_exit(if refused && begun { 0 } else { 1 }) };
+            unsafe { libc::_exit(i32::from(!(refused && begun))) };
         }
         let mut status = 0;
         // SAFETY: waits for the child just made.
