@@ -22,8 +22,8 @@
 //! 6. **Worker could not start.** The error is given by every `next` from then on; nothing hangs.
 //! 7. **Interrupted.** `next_within` returns after the given time with nothing lost, so a caller can look for
 //!    signals; the next call goes on.
-//! 8. **Process killed.** Threads end with their process, and shared memory has no name that could be left
-//!    behind.
+//! 8. **Process killed**, or interrupted with Ctrl-C where nobody handles it. Threads end with their process, and
+//!    shared memory has no name that could be left behind.
 //! 9. **Fork in the middle.** A forked child has no workers: `next` gives [`Error::Forked`], nothing hangs, `drop`
 //!    returns. The parent is not affected.
 //! 10. **Half-built pool.** If a thread cannot be started, those already running are ended before `start`

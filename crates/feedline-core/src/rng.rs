@@ -48,9 +48,7 @@ impl Key {
     /// A generator that starts at the `n`-th number of the stream and shares nothing with its neighbours'.
     #[inline]
     pub fn rng(self, n: u64) -> SampleRng {
-        let low = mix(n.wrapping_mul(GOLDEN) ^ self.low);
-        let high = mix(low.wrapping_add(self.high));
-        SampleRng(Pcg64Mcg::new((u128::from(high) << 64) | u128::from(low)))
+        SampleRng { key: self, n, started: None }
     }
 }
 
@@ -66,9 +64,23 @@ impl Key {
 /// assert!((0.0..1.0).contains(&rng.uniform()));
 /// ```
 #[derive(Clone, Debug)]
-pub struct SampleRng(Pcg64Mcg);
+pub struct SampleRng {
+    key: Key,
+    n: u64,
+    /// Made when the first number is drawn: most samples draw none, and tiny ones would pay for it.
+    started: Option<Pcg64Mcg>,
+}
 
 impl SampleRng {
+    fn generator(&mut self) -> &mut Pcg64Mcg {
+        let Self { key, n, started } = self;
+        started.get_or_insert_with(|| {
+            let low = mix(n.wrapping_mul(GOLDEN) ^ key.low);
+            let high = mix(low.wrapping_add(key.high));
+            Pcg64Mcg::new((u128::from(high) << 64) | u128::from(low))
+        })
+    }
+
     /// A number uniform below `bound` (which must not be 0), without bias.
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "there is no number below 0");
@@ -106,15 +118,15 @@ impl TryRng for SampleRng {
     type Error = rand_core::Infallible;
 
     fn try_next_u32(&mut self) -> Result<u32, Self::Error> {
-        self.0.try_next_u32()
+        self.generator().try_next_u32()
     }
 
     fn try_next_u64(&mut self) -> Result<u64, Self::Error> {
-        self.0.try_next_u64()
+        self.generator().try_next_u64()
     }
 
     fn try_fill_bytes(&mut self, dst: &mut [u8]) -> Result<(), Self::Error> {
-        self.0.try_fill_bytes(dst)
+        self.generator().try_fill_bytes(dst)
     }
 }
 

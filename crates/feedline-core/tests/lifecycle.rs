@@ -202,11 +202,12 @@ fn interrupted() {
     });
 }
 
-/// A process that is killed in the middle leaves no process, no thread and nothing in `/dev/shm` behind.
+/// A process that is killed or interrupted in the middle ends at once, with its threads, and leaves nothing in
+/// `/dev/shm` behind.
 #[test]
 fn process_killed() {
     if std::env::var_os("FEEDLINE_TEST_CHILD").is_some() {
-        let _arena = feedline_core::Arena::shared().unwrap().slab(1 << 20).unwrap();
+        let _slab = feedline_core::Arena::shared().unwrap().slab(1 << 20).unwrap();
         let work = Echo { wait: HashSet::from([0]), ..Echo::default() };
         let mut engine = engine(work.clone(), 4, 2, &settings(2));
         engine.begin().unwrap();
@@ -216,19 +217,25 @@ fn process_killed() {
         unreachable!("nobody opens the gate");
     }
     within(LIMIT, || {
-        use std::io::{BufRead, BufReader};
+        use std::{
+            io::{BufRead, BufReader},
+            os::unix::process::ExitStatusExt,
+        };
         let shared_memory = || std::fs::read_dir("/dev/shm").map_or(0, Iterator::count);
         let before = shared_memory();
-        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "process_killed", "--nocapture"])
-            .env("FEEDLINE_TEST_CHILD", "1")
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        assert!(lines.map_while(Result::ok).any(|line| line.contains("loading")));
-        child.kill().unwrap();
-        assert!(!child.wait().unwrap().success());
+        for signal in [libc::SIGKILL, libc::SIGINT, libc::SIGTERM] {
+            let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "process_killed", "--nocapture"])
+                .env("FEEDLINE_TEST_CHILD", "1")
+                .stdout(std::process::Stdio::piped())
+                .spawn()
+                .unwrap();
+            let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+            assert!(lines.map_while(Result::ok).any(|line| line.contains("loading")));
+            // SAFETY: sends a signal to the child just made.
+            assert_eq!(unsafe { libc::kill(child.id().cast_signed(), signal) }, 0);
+            assert_eq!(child.wait().unwrap().signal(), Some(signal));
+        }
         assert_eq!(shared_memory(), before);
     });
 }
