@@ -8,8 +8,9 @@ use std::{collections::VecDeque, time::Duration};
 
 use crate::{Cursor, Draw, Plan, PlanError, schedule::Ticket, sync::now};
 
-/// How many batches are drawn at once: fewer if that takes longer than [`LONGEST`].
-const MOST: usize = 8;
+/// How many batches are drawn at once: fewer if that takes longer than [`LONGEST`]. Many, because while one
+/// worker draws, the others may have nothing to do.
+const MOST: usize = 64;
 
 /// No batch should wait long for others to be drawn.
 const LONGEST: Duration = Duration::from_micros(20);

@@ -289,7 +289,9 @@ impl<W: Work> Engine<W> {
             let news = shared.news.load(Relaxed);
             drop(state);
             let start = now();
-            while shared.news.load(Relaxed) == news && start.elapsed() < patience {
+            // Not at the first news: a batch or two later there is more to take for the same visit.
+            let ready = || start.elapsed() > patience / 2 && shared.news.load(Relaxed) != news;
+            while start.elapsed() < patience && !ready() {
                 std::hint::spin_loop();
             }
             state = lock(&shared.state);
@@ -311,7 +313,7 @@ impl<W: Work> Engine<W> {
     /// How long to look for the next batch before going to sleep: not at all, unless it will be there sooner
     /// than a sleeping thread can be woken. With tiny samples, waking costs more than loading.
     fn patience(&self, state: &State<W>) -> Option<Duration> {
-        let soon = state.batch_time() < WAKE_UP && self.processors > 1;
+        let soon = state.batch_time() < WAKE_UP && self.processors > state.target;
         (soon && !cfg!(shuttle)).then_some(WAKE_UP)
     }
 

@@ -112,14 +112,14 @@ impl<'a> RowsMut<'a> {
     #[inline]
     pub fn row(&mut self, row: usize) -> RowMut<'_> {
         assert!(self.rows.contains(&row), "row {row} is not among {:?}", self.rows);
-        // SAFETY: these rows were taken by `self` alone, and `&mut self` lends out one of them at a time.
-        let cell = unsafe { &mut *self.tray.cells[row].get() };
-        cell.written = 0;
-        if self.tray.layout.is_ragged() {
-            cell.ragged.resize_with(self.tray.layout.fields().len(), Vec::new);
-            cell.ragged.iter_mut().for_each(Vec::clear);
-        }
-        RowMut { tray: self.tray, row, cell }
+        let ragged = self.tray.layout.is_ragged().then(|| {
+            // SAFETY: these rows were taken by `self` alone, and `&mut self` lends out one of them at a time.
+            let cell = unsafe { &mut *self.tray.cells[row].get() };
+            cell.resize_with(self.tray.layout.fields().len(), Vec::new);
+            cell.iter_mut().for_each(Vec::clear);
+            cell
+        });
+        RowMut { tray: self.tray, row, written: 0, ragged }
     }
 }
 
@@ -128,7 +128,10 @@ impl<'a> RowsMut<'a> {
 pub struct RowMut<'a> {
     tray: &'a Tray,
     row: usize,
-    cell: &'a mut Cell,
+    /// A bit for every field that has been written.
+    written: u64,
+    /// Where ragged fields go, if the layout has any.
+    ragged: Option<&'a mut Cell>,
 }
 
 impl RowMut<'_> {
@@ -152,12 +155,13 @@ impl RowMut<'_> {
             }
             Some(ragged) => {
                 check_ragged(spec, ragged, values.len())?;
-                let row = &mut self.cell.ragged[at];
+                let cell = self.ragged.as_mut().expect("a layout with a ragged field has cells");
+                let row = &mut cell[at];
                 row.clear();
                 row.extend_from_slice(bytemuck::cast_slice(values));
             }
         }
-        self.cell.written |= 1 << at;
+        self.written |= 1 << at;
         Ok(())
     }
 
@@ -180,7 +184,7 @@ impl RowMut<'_> {
     #[inline]
     pub fn check(&self) -> Result<(), RowError> {
         let fields = self.tray.layout.fields();
-        match self.cell.written.trailing_ones() as usize {
+        match self.written.trailing_ones() as usize {
             at if at < fields.len() => Err(RowError::NotWritten(fields[at].name().into())),
             _ => Ok(()),
         }
@@ -201,7 +205,7 @@ impl RowMut<'_> {
         if spec.raggedness().is_some() {
             return Err(RowError::InPlace(spec.name().into()));
         }
-        self.cell.written |= 1 << at;
+        self.written |= 1 << at;
         Ok(self.fixed(at))
     }
 

@@ -20,7 +20,7 @@ pub struct Tray {
     offsets: Vec<usize>,
     capacity: usize,
     /// A bit for every row that has been taken. Whoever set it may write the row: its part of the slab, and
-    /// its cell.
+    /// its cell. There are cells only for layouts with ragged fields: rows of others touch no memory but the slab.
     taken: Taken,
     pub(crate) cells: Vec<UnsafeCell<Cell>>,
     /// The gathered ragged fields of a closed tray, and where they lie.
@@ -30,14 +30,8 @@ pub struct Tray {
     indices: Vec<usize>,
 }
 
-/// What a row has besides its part of the slab.
-#[derive(Debug, Default)]
-pub(crate) struct Cell {
-    /// A bit for every field that has been written.
-    pub(crate) written: u64,
-    /// The values of the ragged fields (empty for the fixed ones).
-    pub(crate) ragged: Vec<Vec<u8>>,
-}
+/// The values of a row's ragged fields, one list for each field of the layout.
+pub(crate) type Cell = Vec<Vec<u8>>;
 
 impl Tray {
     pub(crate) fn new(pool: &Pool, bytes: usize) -> io::Result<Self> {
@@ -70,7 +64,9 @@ impl Tray {
         assert!(fits, "the pool chose a slab that is large enough");
         self.capacity = rows;
         self.taken.reset(rows);
-        self.cells.resize_with(rows.max(self.cells.len()), UnsafeCell::default);
+        if self.layout.is_ragged() {
+            self.cells.resize_with(rows.max(self.cells.len()), UnsafeCell::default);
+        }
     }
 
     /// Its memory in bytes.
@@ -194,7 +190,7 @@ fn ragged_rows<'a>(
         .iter_mut()
         .enumerate()
         .filter(|(row, _)| !failed.contains(row))
-        .map(move |(_, cell)| cell.get_mut().ragged.get(field).map_or(&[][..], Vec::as_slice))
+        .map(move |(_, cell)| cell.get_mut().get(field).map_or(&[][..], Vec::as_slice))
 }
 
 // SAFETY: a cell, and the part of the slab that belongs to it, is reached through `&Tray` only by the one
