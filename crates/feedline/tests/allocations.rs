@@ -41,7 +41,7 @@ impl Rows for Small {
     }
 
     fn len(&self) -> usize {
-        4000
+        8000
     }
 
     fn write(&self, index: usize, rng: &mut SampleRng, row: &mut RowMut<'_>) -> Result<(), BoxError> {
@@ -67,7 +67,7 @@ fn the_steady_state_allocates_nothing() {
             }
             let mut epoch = loader.epoch();
             epoch.by_ref().take(100).for_each(|batch| drop(batch.unwrap()));
-            // In the middle of an epoch: the order of the next one is made near its end.
+            // In the first half of an epoch of 500 batches: the order of the next one is made towards its end.
             let before = ALLOCATIONS.load(Ordering::SeqCst);
             epoch.by_ref().take(100).for_each(|batch| drop(batch.unwrap()));
             let allocations = ALLOCATIONS.load(Ordering::SeqCst) - before;
