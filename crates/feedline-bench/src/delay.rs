@@ -1,9 +1,15 @@
 //! *delay*: every sample waits as for a disk or a network, then makes a random image and a label.
 //!
 //! The ideal is the number of workers times the rate of loading inline. What a loader loses against it, it
-//! loses by starting late, by giving whole batches to one worker, or by its own work.
+//! loses by starting late, by giving whole batches to one worker, or by its own work. What it loses on the first
+//! batch can also be the machine's: so beside it stands what plain threads need, started and waiting, that share
+//! the samples of one batch and nothing else.
 
-use std::{thread, time::Duration};
+use std::{
+    sync::Barrier,
+    thread,
+    time::{Duration, Instant},
+};
 
 use feedline::{BoxError, Error, Field, Layout, LayoutError, RowMut, Rows, SampleRng, Spec};
 
@@ -93,6 +99,30 @@ impl Delay {
         Ok(measure(&mut loader, self.batches, every)?)
     }
 
+    /// Seconds that plain threads take for the samples of one batch, in memory as new as that of a first batch:
+    /// zeroed memory is not touched before it is written.
+    fn bare(&self, workers: usize) -> f64 {
+        let (start, pixels) = (Barrier::new(workers + 1), self.shape.iter().product());
+        let mut memory: Vec<Vec<Vec<f32>>> = (0..workers)
+            .map(|worker| (worker..self.batch).step_by(workers).map(|_| vec![0.0; pixels]).collect())
+            .collect();
+        thread::scope(|scope| {
+            for samples in &mut memory {
+                scope.spawn(|| {
+                    start.wait();
+                    for sample in samples {
+                        thread::sleep(self.wait);
+                        noise(sample, 1);
+                    }
+                });
+            }
+            start.wait();
+            Instant::now()
+        })
+        .elapsed()
+        .as_secs_f64()
+    }
+
     fn rates(&self, measured: &[Measured]) -> Vec<f64> {
         let items = (self.batch * self.batches) as f64;
         measured.iter().map(|measured| items / measured.total.as_secs_f64()).collect()
@@ -102,6 +132,7 @@ impl Delay {
         let repeats = self.rates(measured);
         let first: Vec<f64> = measured.iter().map(|measured| measured.first_batch.as_secs_f64()).collect();
         let ideal_first = self.batch.div_ceil(workers.max(1)) as f64 / serial;
+        let bare: Vec<f64> = measured.iter().map(|_| self.bare(workers.max(1))).collect();
         Row {
             loader: "feedline".to_owned(),
             workers,
@@ -110,7 +141,10 @@ impl Delay {
             first_batch: median(&first),
             ideal: Some(serial * workers.max(1) as f64),
             repeats,
-            extra: vec![("first_batch_of_ideal".to_owned(), median(&first) / ideal_first)],
+            extra: vec![
+                ("first_batch_of_ideal".to_owned(), median(&first) / ideal_first),
+                ("bare_threads_of_ideal".to_owned(), median(&bare) / ideal_first),
+            ],
         }
     }
 }
