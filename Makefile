@@ -17,7 +17,8 @@ export PATH := $(CURDIR)/.tools/bin:$(PATH)
 
 feedline := target/release/feedline
 burn := target/peers/release/feedline-peer-burn
-python_dirs := $(wildcard bench python)
+python_dirs := bench python
+python_sources := $(shell find crates python/feedline -name '*.rs' -o -name '*.py' -o -name Cargo.toml) Cargo.lock pyproject.toml
 
 .PHONY: help
 help: ## List the targets
@@ -28,12 +29,12 @@ setup: ## Install all tools (the other targets do this as they need it)
 	tools/setup system python cargo
 
 .PHONY: test
-test: lint test-shuttle test-loom test-rust ## Set up, lint, and run all tests
+test: lint test-shuttle test-loom test-rust test-python ## Set up, lint, and run all tests
 
 # Advisories are not checked here: their database is a git repository outside the package registries, and the
 # rest of the build needs nothing from beyond them. `make audit` checks them.
 .PHONY: lint
-lint: setup ## Formatting, clippy, rustdoc, licences and sources of dependencies, ruff
+lint: setup package ## Formatting, clippy, rustdoc, licences and sources of dependencies, ruff, types
 	echo "==> rustfmt"
 	cargo fmt --all --check
 	cargo fmt --check --manifest-path bench/peers/burn/Cargo.toml
@@ -46,6 +47,9 @@ lint: setup ## Formatting, clippy, rustdoc, licences and sources of dependencies
 	echo "==> ruff"
 	.venv/bin/ruff check --quiet $(python_dirs)
 	.venv/bin/ruff format --quiet --check $(python_dirs)
+	echo "==> mypy, stubtest"
+	.venv/bin/mypy --no-error-summary
+	cd python && ../.venv/bin/python -m mypy.stubtest feedline._engine | tail -n 1
 
 # The documentation's examples come first, so that the last lines of a run are the summary of nextest.
 .PHONY: test-rust
@@ -56,6 +60,20 @@ test-rust: setup ## Rust tests and the examples in the documentation
 	cargo nextest run --cargo-quiet --workspace --profile $(if $(CI),ci,default)
 
 # Under this cfg the engine's locks and threads are shuttle's, so it builds into a directory of its own.
+.PHONY: test-python
+test-python: package ## Python tests: the drop-in beside torch
+	echo "==> pytest"
+	.venv/bin/python -m pytest --quiet
+
+# The package is installed as editable: what changes in Python needs no build.
+.PHONY: package
+package: .venv/feedline-installed
+.venv/feedline-installed: $(python_sources)
+	tools/setup system python
+	echo "==> maturin"
+	log=$$(.venv/bin/maturin develop --release 2>&1) || { printf '%s\n' "$$log"; exit 1; }
+	touch $@
+
 .PHONY: test-shuttle
 test-shuttle: setup ## Try the interleavings of the engine's threads with shuttle
 	echo "==> shuttle"

@@ -1,0 +1,256 @@
+//! The consumer's side of the board.
+
+use std::{sync::Arc, time::Duration};
+
+use feedline_board::{Extent, Post, Wake};
+use pyo3::{
+    exceptions::{PyRuntimeError, PyValueError},
+    prelude::*,
+    types::{PyBytes, PyInt, PyList, PyTuple},
+};
+
+use crate::{
+    memory::{Commons, Hold},
+    parcel,
+};
+
+/// How the indices of a ticket are written down.
+const LIST: u64 = 0;
+const TUPLE: u64 = 1;
+const PICKLED: u64 = 2;
+
+/// The board of an iterator.
+#[pyclass(module = "feedline._engine")]
+pub(crate) struct Board {
+    open: Option<feedline_board::Board>,
+    commons: Arc<feedline_board::Commons>,
+    workers: usize,
+    payload: Vec<u8>,
+}
+
+impl Board {
+    fn get(&self) -> PyResult<&feedline_board::Board> {
+        self.open.as_ref().ok_or_else(|| PyRuntimeError::new_err("the board is closed"))
+    }
+
+    fn get_mut(&mut self) -> PyResult<&mut feedline_board::Board> {
+        self.open.as_mut().ok_or_else(|| PyRuntimeError::new_err("the board is closed"))
+    }
+}
+
+#[pymethods]
+impl Board {
+    /// A board for so many workers.
+    #[new]
+    fn new(commons: &Commons, workers: usize) -> PyResult<Self> {
+        let board = feedline_board::Board::new(Arc::clone(&commons.0), workers)?;
+        Ok(Self { open: Some(board), commons: Arc::clone(&commons.0), workers, payload: Vec::new() })
+    }
+
+    /// Where it lies in the commons.
+    #[getter]
+    fn place(&self) -> PyResult<u64> {
+        Ok(self.get()?.place().pack())
+    }
+
+    /// Whether another ticket can be posted.
+    #[getter]
+    fn has_room(&self) -> PyResult<bool> {
+        Ok(self.get()?.has_room())
+    }
+
+    /// Posts a batch and returns the number of its ticket. `indices` is a list or a tuple of integers, or
+    /// bytes that the workers unpickle. `run` is how many units a worker takes at once, `only` the one worker
+    /// that may take it, `size` and `schema` what is known of its rows.
+    #[pyo3(signature = (indices, *, units, run, kind, only=None, generation=0, size=0, schema=0))]
+    #[allow(clippy::too_many_arguments)] // They are a ticket.
+    fn post(
+        &mut self,
+        indices: &Bound<'_, PyAny>,
+        units: usize,
+        run: usize,
+        kind: u32,
+        only: Option<usize>,
+        generation: u64,
+        size: usize,
+        schema: u64,
+    ) -> PyResult<u64> {
+        let mut payload = std::mem::take(&mut self.payload);
+        payload.clear();
+        write_indices(&mut payload, indices)?;
+        let region = if size > 0 { Some(self.commons.take(size)?) } else { None };
+        let board = self.get_mut()?;
+        let post = Post { units, run, only, kind, generation, payload: &payload, region, schema };
+        let ticket = board.post(&post)?;
+        board.ring(units.div_ceil(run.max(1)));
+        self.payload = payload;
+        Ok(ticket)
+    }
+
+    /// Whether a ticket is done.
+    fn is_done(&self, ticket: u64) -> PyResult<bool> {
+        Ok(self.get()?.is_done(ticket))
+    }
+
+    /// How many units of a ticket nobody has taken.
+    fn free_units(&self, ticket: u64) -> PyResult<usize> {
+        Ok(self.get()?.free_units(ticket))
+    }
+
+    /// Waits until one of the tickets is done (1), workers have nothing to do and `or_hungry` (2), or neither
+    /// within so many seconds (0).
+    fn wait(&self, py: Python<'_>, tickets: Vec<u64>, or_hungry: bool, seconds: f64) -> PyResult<u32> {
+        let board = self.get()?;
+        let limit = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO);
+        let wake = match board.wait(&tickets, or_hungry, Duration::ZERO) {
+            Wake::Neither if !limit.is_zero() => py.detach(|| board.wait(&tickets, or_hungry, limit)),
+            wake => wake,
+        };
+        py.check_signals()?;
+        Ok(match wake {
+            Wake::Done => 1,
+            Wake::Hungry => 2,
+            Wake::Neither => 0,
+        })
+    }
+
+    /// Takes a ticket that is done off the board.
+    fn collect(&mut self, py: Python<'_>, ticket: u64) -> PyResult<Collected> {
+        let retired = self.get_mut()?.retire(ticket);
+        let retired = retired.ok_or_else(|| PyValueError::new_err(format!("ticket {ticket} is not done")))?;
+        let commons = &self.commons;
+        let mut notes = Vec::with_capacity(retired.notes.len());
+        for (unit, offset, len) in retired.notes {
+            // SAFETY: the ticket is done, so nobody writes to its notes.
+            let bytes = unsafe { commons.bytes(offset, len) };
+            let bytes =
+                bytes.ok_or_else(|| PyRuntimeError::new_err("a worker's note lies outside the memory"))?;
+            notes.push((unit, PyBytes::new(py, bytes).unbind()));
+            let within = retired.region.is_some_and(|region| {
+                (region.offset()..region.offset() + region.len() as u64).contains(&offset)
+            });
+            if let Some(extent) = Extent::of(offset, len).filter(|_| !within) {
+                commons.give(extent);
+            }
+        }
+        let hold = retired.region.map(|region| Py::new(py, Hold::new(Arc::clone(commons), region)));
+        Ok(Collected { hold: hold.transpose()?, schema: retired.schema, odd: retired.odd, notes })
+    }
+
+    /// The bytes of a schema that a worker published.
+    fn schema<'py>(&self, py: Python<'py>, id: u64) -> PyResult<Bound<'py, PyBytes>> {
+        parcel::read_schema(py, &self.commons, id)
+    }
+
+    /// Takes back what workers have not begun with.
+    fn revoke(&self, ticket: u64) -> PyResult<()> {
+        self.get()?.revoke(ticket);
+        Ok(())
+    }
+
+    /// Declares a unit that nobody holds to be done.
+    fn give_up(&self, ticket: u64, unit: usize) -> PyResult<()> {
+        self.get()?.give_up(ticket, unit);
+        Ok(())
+    }
+
+    /// Says that a ticket is other than expected.
+    fn set_odd(&self, ticket: u64, odd: u32) -> PyResult<()> {
+        self.get()?.set_odd(ticket, odd);
+        Ok(())
+    }
+
+    /// Frees what a dead worker held: a list of (ticket, first unit, units, the unit it was at).
+    fn reclaim(&mut self, worker: usize) -> PyResult<Vec<(u64, usize, usize, usize)>> {
+        let lost = self.get_mut()?.reclaim(worker);
+        Ok(lost.iter().map(|lost| (lost.ticket, lost.first, lost.count, lost.unit)).collect())
+    }
+
+    /// For each worker: ((ticket, unit, seconds) or None, busy seconds, waiting seconds, units, runs,
+    /// seconds and units of whole tickets, mark).
+    #[allow(clippy::type_complexity)] // It is unpacked where it arrives.
+    fn gauges(&self) -> PyResult<Vec<(Option<(u64, usize, f64)>, f64, f64, u64, u64, f64, u64, u32)>> {
+        let board = self.get()?;
+        let gauge = |worker| {
+            let gauge = board.gauge(worker);
+            let at = gauge.at.map(|(ticket, unit, spent)| (ticket, unit, spent.as_secs_f64()));
+            let (busy, waiting) = (gauge.busy.as_secs_f64(), gauge.waiting.as_secs_f64());
+            let (whole, whole_units) = gauge.whole;
+            (at, busy, waiting, gauge.units, gauge.runs, whole.as_secs_f64(), whole_units, gauge.mark)
+        };
+        Ok((0..self.workers).map(gauge).collect())
+    }
+
+    /// Tells the workers to leave.
+    fn stop(&self) -> PyResult<()> {
+        self.get()?.stop();
+        Ok(())
+    }
+
+    /// Gives all memory back. All workers must be gone.
+    fn release(&mut self) {
+        if let Some(board) = self.open.take() {
+            board.release();
+        }
+    }
+}
+
+fn write_indices(payload: &mut Vec<u8>, indices: &Bound<'_, PyAny>) -> PyResult<()> {
+    if let Ok(bytes) = indices.cast_exact::<PyBytes>() {
+        payload.extend_from_slice(&PICKLED.to_le_bytes());
+        payload.extend_from_slice(bytes.as_bytes());
+        return Ok(());
+    }
+    let mut write = |index: &Bound<'_, PyAny>| -> PyResult<()> {
+        payload.extend_from_slice(&index.cast_exact::<PyInt>()?.extract::<i64>()?.to_le_bytes());
+        Ok(())
+    };
+    if let Ok(list) = indices.cast_exact::<PyList>() {
+        write_tag(&mut write, list.py(), LIST)?;
+        list.iter().try_for_each(|index| write(&index))
+    } else {
+        let tuple = indices.cast_exact::<PyTuple>()?;
+        write_tag(&mut write, tuple.py(), TUPLE)?;
+        tuple.iter().try_for_each(|index| write(&index))
+    }
+}
+
+fn write_tag(
+    write: &mut impl FnMut(&Bound<'_, PyAny>) -> PyResult<()>,
+    py: Python<'_>,
+    tag: u64,
+) -> PyResult<()> {
+    write(tag.into_pyobject(py)?.as_any())
+}
+
+/// What a ticket says its indices are.
+pub(crate) enum Indices<'a> {
+    Integers { tuple: bool, values: &'a [u8] },
+    Pickled(&'a [u8]),
+}
+
+pub(crate) fn read_indices(payload: &[u8]) -> Option<Indices<'_>> {
+    let (tag, rest) = payload.split_first_chunk::<8>()?;
+    match u64::from_le_bytes(*tag) {
+        PICKLED => Some(Indices::Pickled(rest)),
+        tag => Some(Indices::Integers { tuple: tag == TUPLE, values: rest }),
+    }
+}
+
+/// A ticket that is done.
+#[pyclass(frozen, get_all, module = "feedline._engine")]
+pub(crate) struct Collected {
+    hold: Option<Py<Hold>>,
+    schema: u64,
+    odd: u32,
+    notes: Vec<(usize, Py<PyBytes>)>,
+}
+
+#[pymethods]
+impl Collected {
+    /// Where the buffers of a parcel begin and how long they are.
+    fn buffers(&self, py: Python<'_>) -> PyResult<Vec<(usize, usize)>> {
+        let note = self.notes.first().map(|(_, note)| note.bind(py).as_bytes());
+        parcel::places(note.unwrap_or_default())
+    }
+}

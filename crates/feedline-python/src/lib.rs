@@ -1,0 +1,39 @@
+//! The native half of the `feedline` package: it translates between Python and Rust, and nothing else.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `memory.rs` | shared memory, and batches that give it back when the last tensor of theirs is gone |
+//! | `board.rs` | the consumer's side: post, wait, collect |
+//! | `seat.rs` | a worker's side: claim, fill, done |
+//! | `columns.rs` | samples of a known structure, written as rows of columns |
+//! | `parcel.rs` | any other batch: a pickle with its arrays beside it |
+//! | `watch.rs` | a worker does not outlive the process that started it |
+
+mod board;
+mod columns;
+mod memory;
+mod parcel;
+mod seat;
+mod watch;
+
+use feedline_core::{Key, Purpose};
+use pyo3::prelude::*;
+
+/// The seed of a sample's random numbers.
+#[pyfunction]
+fn sample_seed(seed: u64, epoch: u64, index: u64) -> u64 {
+    Key::new(seed, epoch, Purpose::Sample).draw(index)
+}
+
+#[pymodule]
+mod _engine {
+    #[pymodule_export]
+    use super::{
+        board::{Board, Collected},
+        columns::Columns,
+        memory::{Commons, Hold},
+        sample_seed,
+        seat::{Claim, Seat},
+        watch::exit_with,
+    };
+}

@@ -1,0 +1,96 @@
+//! Shared memory, and batches in it.
+
+use std::{
+    ffi::c_int,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    sync::Arc,
+};
+
+use feedline_board::Extent;
+use pyo3::{exceptions::PyOSError, ffi, prelude::*};
+
+/// Memory that the processes of a loader share.
+#[pyclass(frozen, module = "feedline._engine")]
+pub(crate) struct Commons(pub(crate) Arc<feedline_board::Commons>);
+
+#[pymethods]
+impl Commons {
+    /// New memory.
+    #[new]
+    fn new() -> PyResult<Self> {
+        Ok(Self(feedline_board::Commons::create()?))
+    }
+
+    /// The memory behind a file descriptor, which it takes over.
+    #[staticmethod]
+    fn attach(fd: c_int) -> PyResult<Self> {
+        if fd < 0 {
+            return Err(PyOSError::new_err("not a file descriptor"));
+        }
+        // SAFETY: the caller gives the descriptor away.
+        let file = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Self(feedline_board::Commons::attach(file)?))
+    }
+
+    /// The file descriptor.
+    #[getter]
+    fn fd(&self) -> c_int {
+        self.0.file().as_raw_fd()
+    }
+
+    /// Bytes waiting for reuse.
+    #[getter]
+    fn unused(&self) -> usize {
+        self.0.unused()
+    }
+
+    /// Gives unused pages back to the system.
+    fn trim(&self, py: Python<'_>) {
+        py.detach(|| self.0.trim());
+    }
+}
+
+/// A batch's memory. It goes back for reuse with the last object that refers to it.
+#[pyclass(frozen, module = "feedline._engine")]
+pub(crate) struct Hold {
+    commons: Arc<feedline_board::Commons>,
+    extent: Extent,
+}
+
+impl Hold {
+    pub(crate) fn new(commons: Arc<feedline_board::Commons>, extent: Extent) -> Self {
+        Self { commons, extent }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.commons.give(self.extent);
+    }
+}
+
+#[pymethods]
+impl Hold {
+    /// Its length in bytes.
+    fn __len__(&self) -> usize {
+        self.extent.len()
+    }
+
+    /// Where it is in this process.
+    #[getter]
+    fn address(&self) -> usize {
+        self.commons.at(self.extent.offset(), self.extent.len()).map_or(0, |start| start as usize)
+    }
+
+    #[allow(clippy::missing_safety_doc)]
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let hold = slf.get();
+        let len = hold.extent.len();
+        let start = hold.commons.at(hold.extent.offset(), len);
+        let start = start.ok_or_else(|| PyOSError::new_err("the batch lies outside its memory"))?;
+        // SAFETY: `view` is Python's, and the memory stays as long as the object, which the view keeps alive.
+        let filled =
+            unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start.cast(), len as isize, 0, flags) };
+        if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
+    }
+}

@@ -1,0 +1,37 @@
+"""Feedline keeps accelerators fed: a drop-in for ``torch.utils.data.DataLoader`` with a Rust engine.
+
+>>> from feedline import DataLoader  # the only line that changes
+>>> loader = DataLoader(range(8), batch_size=4)
+>>> [batch.tolist() for batch in loader]
+[[0, 1, 2, 3], [4, 5, 6, 7]]
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from feedline._loader import DataLoader as DataLoader
+
+try:
+    __version__ = version("feedline")
+except PackageNotFoundError:  # used from its source tree
+    __version__ = "0"
+
+__all__ = ["DataLoader", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import torch only when something is asked for that needs it."""
+    if name != "DataLoader":
+        raise AttributeError(f"module 'feedline' has no attribute {name!r}")
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            "feedline.DataLoader is a torch.utils.data.DataLoader and needs PyTorch: pip install torch"
+        ) from error
+    from feedline._loader import DataLoader
+
+    return DataLoader

@@ -1,0 +1,485 @@
+"""The consumer's side of an epoch: posts batches on the board, and takes them off in order.
+
+    sampler ─► post ─► board ◄─► workers
+                         │
+      batch ◄─ build ◄─ collect
+
+It runs in the thread that iterates, and nowhere else: samplers and user code see what they see under torch.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import time
+import warnings
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._utils import ExceptionWrapper
+from torch.utils.data import _DatasetKind, _utils
+from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDataLoaderIter
+
+from feedline import _parcel
+from feedline._engine import Board, Collected
+from feedline._pace import Pace
+from feedline._team import Processes, Threads
+from feedline._worker import BATCH, EMPTY, ENDED, FAILED, ROWS, Failed, Ground, Setup, read_stacks
+
+if TYPE_CHECKING:
+    from feedline._loader import DataLoader
+
+#: How long to wait before looking whether a worker has died.
+LOOK = 0.05
+
+#: How often one sample may kill its worker before that is an error.
+DEATHS = 2
+
+#: How many workers may die one after the other without having loaded anything.
+STILLBORN = 3
+
+
+@dataclass(slots=True, eq=False)
+class Delivery:
+    """A batch on its way."""
+
+    number: int
+    index: Any
+    rows: int
+    kind: int
+    worker: int
+    generation: int
+    ticket: int = -1
+    size: int = 0
+    whole: bool = False
+    #: How often a worker died at a unit, and those given up because of that.
+    deaths: dict[int, int] = field(default_factory=dict)
+    given_up: list[Failed] = field(default_factory=list)
+
+
+class WorkerIter(_MultiProcessingDataLoaderIter):
+    """Iterates over batches that workers make."""
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        # Torch's own workers are not wanted, all the rest of it is.
+        self._shutdown = True
+        _BaseDataLoaderIter.__init__(self, loader)
+        self._prefetch_factor: int = loader.prefetch_factor or 0
+        self._in_order = loader.in_order
+        if self._prefetch_factor <= 0:
+            raise AssertionError("prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter")
+        self._options = options = loader._options
+        self._learned = loader._learned
+        self._streams = self._dataset_kind == _DatasetKind.Iterable
+        self._rows_wanted = options.dispatch != "batch" and loader._makes_rows()
+        # Where the user's code makes whole batches, batch k is worker k mod n's, as under torch.
+        self._bound_to_worker = self._streams or (self._in_order and not self._rows_wanted)
+        self._failures = loader._failures
+        self._ground = Ground(loader._commons())
+        self._board = Board(self._ground.commons, self._num_workers)
+        self._pace = Pace(self._num_workers, options.strict_window, self._prefetch_factor, self._learned)
+        self._deliveries: deque[Delivery] = deque()
+        self._leaving: list[Delivery] = []
+        self._generation = -1
+        self._stillborn = 0
+        self._looked = time.monotonic()
+        self._waited = 0.0
+        self._pid = os.getpid()
+        setup = Setup(
+            ground=self._ground,
+            place=self._board.place,
+            workers=self._num_workers,
+            kind=self._dataset_kind,
+            dataset=self._dataset,
+            auto_collation=self._auto_collation,
+            collate_fn=self._collate_fn,
+            drop_last=self._drop_last,
+            init_fn=loader.worker_init_fn,
+            base_seed=int(self._base_seed),
+            rng=options.rng,
+            on_error=options.on_error,
+            parent=os.getpid(),
+        )
+        self._team: Processes | Threads
+        if options.workers == "thread":
+            self._team = Threads(setup)
+        else:
+            context = loader.multiprocessing_context or torch.multiprocessing
+            self._team = Processes(context, setup)
+        self._shutdown = False
+        self._reset(loader, first_iter=True)
+        self._team.start()
+
+    @property
+    def _workers(self) -> list[Any]:  # type: ignore[override]
+        return self._team.members
+
+    # Posting
+
+    def _reset(self, loader: DataLoader[Any], first_iter: bool = False) -> None:
+        _BaseDataLoaderIter._reset(self, loader, first_iter)
+        for delivery in self._deliveries:
+            self._board.revoke(delivery.ticket)
+        self._leaving += self._deliveries
+        self._deliveries.clear()
+        self._generation += 1
+        self._sent = 0
+        self._cycle = 0
+        self._active = [True] * self._num_workers
+        self._streamed: list[list[Any]] = [[] for _ in range(self._num_workers)]
+        self._exhausted = False
+        self._yielded = 0
+        self._post_some()
+
+    def _post_some(self) -> None:
+        """Keep as many batches on their way as the pace allows."""
+        while len(self._deliveries) < self._pace.window(self._is_in_rows()) and self._may_draw():
+            if not self._try_put_index():
+                return
+
+    def _may_draw(self) -> bool:
+        """Whether to ask the sampler.
+
+        Beyond what torch would have asked for by now, only if it has more than one batch left: to find its end,
+        for which it looks when it gives the last one, a sampler may draw random numbers.
+        """
+        if self._exhausted or self._sent < self._prefetch_factor * self._num_workers + self._yielded:
+            return not self._exhausted
+        try:
+            return self._sent < len(self._index_sampler) - 1
+        except (TypeError, NotImplementedError):
+            return False
+
+    def _is_in_rows(self) -> bool:
+        return self._rows_wanted and self._learned.rows_fit
+
+    def _try_put_index(self) -> bool:  # type: ignore[override]
+        if not self._board.has_room:
+            return False
+        if self._bound_to_worker and not any(self._active):
+            self._exhausted = True
+            return False
+        try:
+            index = self._next_index()
+        except StopIteration:
+            self._exhausted = True
+            return False
+        rows = len(index) if self._auto_collation and hasattr(index, "__len__") else 1
+        in_rows = self._is_in_rows() and rows > 0 and isinstance(index, (list, tuple))
+        worker = self._next_worker() if self._bound_to_worker else -1
+        delivery = Delivery(self._sent, index, rows, ROWS if in_rows else BATCH, worker, self._generation)
+        self._sent += 1
+        self._post(delivery)
+        self._deliveries.append(delivery)
+        return True
+
+    def _next_worker(self) -> int:
+        for _ in range(self._num_workers):
+            worker = self._cycle
+            self._cycle = (self._cycle + 1) % self._num_workers
+            if self._active[worker]:
+                break
+        return worker
+
+    def _post(self, delivery: Delivery) -> None:
+        known = self._learned
+        units, run, size, schema = 1, 1, known.parcel_bytes, 0
+        if delivery.kind == ROWS:
+            units, run = delivery.rows, self._pace.run(delivery.rows, delivery.number)
+            size = 0
+            if known.structure is not None:
+                schema, size = known.schema, known.structure.bytes(delivery.rows)
+        delivery.size = size
+        delivery.whole = run == units
+        only = delivery.worker if self._bound_to_worker else None
+        try:
+            delivery.ticket = self._board.post(
+                delivery.index,
+                units=units,
+                run=run,
+                kind=delivery.kind,
+                only=only,
+                generation=self._generation,
+                size=size,
+                schema=schema,
+            )
+        except (TypeError, OverflowError):
+            # Not integers: any index travels as a pickle.
+            delivery.ticket = self._board.post(
+                pickle.dumps(delivery.index),
+                units=units,
+                run=run,
+                kind=delivery.kind,
+                only=only,
+                generation=self._generation,
+                size=size,
+                schema=schema,
+            )
+
+    # Waiting
+
+    def _next_data(self) -> Any:
+        began = time.monotonic()
+        self._pace.asked(began)
+        while True:
+            delivery = self._wait(began)
+            if delivery is None:
+                if not self._persistent_workers:
+                    self._shutdown_workers()
+                raise StopIteration
+            try:
+                made = self._take(delivery)
+            finally:
+                self._pace.delivered(delivery.rows, delivery.size)
+                self._yielded += 1
+                self._post_some()
+            now = time.monotonic()
+            if made is not None:
+                self._waited += now - began
+                self._pace.handed_over(now)
+                outcome = made[0]
+                if isinstance(outcome, _Raise):
+                    outcome.now()
+                if self._pin_memory:
+                    outcome = _utils.pin_memory.pin_memory(outcome, self._pin_memory_device)
+                return outcome
+
+    def _wait(self, began: float) -> Delivery | None:
+        """The next batch that is done; ``None`` if there are no more."""
+        self._clear_leaving()
+        while self._deliveries:
+            if self._shutdown:
+                return None
+            candidates = [self._deliveries[0]] if self._in_order else list(self._deliveries)
+            hungry = self._may_run_ahead()
+            limit = LOOK
+            if self._timeout > 0:
+                limit = min(limit, max(0.0, began + self._timeout - time.monotonic()))
+            wake = self._board.wait([delivery.ticket for delivery in candidates], hungry, limit)
+            if wake == 1:
+                done = next(d for d in candidates if self._board.is_done(d.ticket))
+                self._deliveries.remove(done)
+                if time.monotonic() - self._looked > 20 * LOOK:
+                    self._look_after_workers()
+                return done
+            if wake == 2:
+                self._pace.ran_ahead()
+                self._try_put_index()
+                continue
+            self._look_after_workers()
+            if self._timeout > 0 and time.monotonic() - began >= self._timeout:
+                raise self._timed_out(candidates[0])
+        return None
+
+    def _may_run_ahead(self) -> bool:
+        if self._options.strict_window or self._bound_to_worker or not self._may_draw():
+            return False
+        return self._pace.may_run_ahead(sum(delivery.size for delivery in self._deliveries))
+
+    def _clear_leaving(self) -> None:
+        """Take batches of an epoch that was left early off the board as they end."""
+        if self._leaving:
+            done = [delivery for delivery in self._leaving if self._board.is_done(delivery.ticket)]
+            for delivery in done:
+                self._board.collect(delivery.ticket)
+                self._leaving.remove(delivery)
+
+    def _timed_out(self, delivery: Delivery) -> RuntimeError:
+        """The error in torch's words, with notes on who is stuck where."""
+        error = RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
+        for worker, gauge in enumerate(self._board.gauges()):
+            at = gauge[0]
+            if at is None or at[0] != delivery.ticket:
+                continue
+            note = f"worker {worker} has been at {self._name(delivery, at[1])} for {at[2]:.1f} seconds"
+            if gauge[7] and (stacks := read_stacks(self._workers[worker].pid, gauge[7])):
+                note += f"; its Python stack is\n{stacks.rstrip()}"
+            error.add_note(note)
+        return error
+
+    def _name(self, delivery: Delivery, unit: int) -> str:
+        """What a unit is, in words."""
+        if self._streams:
+            return f"batch {delivery.number} of its stream"
+        if delivery.kind == ROWS:
+            return f"sample {delivery.index[unit]!r} (row {unit} of batch {delivery.number})"
+        shown = repr(delivery.index)
+        return f"batch {delivery.number} (samples {shown if len(shown) < 200 else shown[:200] + '…'})"
+
+    # Workers that die
+
+    def _look_after_workers(self) -> None:
+        self._looked = time.monotonic()
+        for worker in self._team.dead():
+            assert isinstance(self._team, Processes)
+            pid, code = self._team.bury(worker)
+            lost = self._board.reclaim(worker)
+            text = _death(pid, code)
+            units = self._board.gauges()[worker][3]
+            self._stillborn = 0 if units or lost else self._stillborn + 1
+            for ticket, first, count, unit in lost:
+                self._mourn(ticket, range(first, first + count), unit, text)
+            if self._stillborn >= STILLBORN:
+                self._shutdown_workers()
+                raise RuntimeError(f"DataLoader worker (pid(s) {pid}) exited unexpectedly: {text}")
+            if not lost:
+                warnings.warn(
+                    f"{text} It was not loading anything; another takes its place.", RuntimeWarning, 4
+                )
+            skip: tuple[Any, ...] = ()
+            if self._streams:
+                skip = tuple(self._streamed[worker]) + tuple(
+                    delivery.index
+                    for delivery in self._deliveries
+                    if delivery.worker == worker and self._board.is_done(delivery.ticket)
+                )
+            self._team.replace(worker, skip)
+
+    def _mourn(self, ticket: int, units: range, unit: int, text: str) -> None:
+        """A worker died at a unit: the others are loaded again by other workers, and so is that one, once."""
+        delivery = next((d for d in self._deliveries if d.ticket == ticket), None)
+        if delivery is None:
+            return
+        what = self._name(delivery, unit)
+        delivery.deaths[unit] = delivery.deaths.get(unit, 0) + 1
+        if delivery.deaths[unit] < DEATHS:
+            warnings.warn(f"{text} It was loading {what}, which will be tried once more.", RuntimeWarning, 6)
+            return
+        error = RuntimeError(f"{text} It was loading {what}, which has now ended {DEATHS} workers.")
+        index = delivery.index[unit] if delivery.kind == ROWS else delivery.index
+        delivery.given_up.append(Failed(unit, index, _Direct(error)))  # type: ignore[arg-type]
+        self._board.give_up(ticket, unit)
+
+    # Taking
+
+    def _take(self, delivery: Delivery) -> tuple[Any] | None:
+        """What a batch that is done turned out to be; ``None`` if there is nothing to hand over in its place."""
+        collected = self._board.collect(delivery.ticket)
+        if delivery.kind == ROWS:
+            return self._take_rows(delivery, collected)
+        return self._take_parcel(delivery, collected)
+
+    def _take_rows(self, delivery: Delivery, collected: Collected) -> tuple[Any] | None:
+        if collected.odd:
+            self._learned.note_odd(collected.odd)
+            delivery.kind = BATCH
+            delivery.deaths.clear()
+            self._post(delivery)
+            self._deliveries.appendleft(delivery)
+            return None
+        notes = [pickle.loads(note) for _, note in collected.notes]
+        failures = delivery.given_up + [failed for _, failures in notes for failed in failures]
+        keep = None
+        if failures:
+            failures.sort(key=lambda failed: failed.unit)
+            self._record(delivery, failures)
+            fatal = [failed for failed in failures if failed.replaced_by is None]
+            if fatal:
+                if self._options.on_error != "skip":
+                    return (_Raise(fatal[0]),)
+                missing = {failed.unit for failed in fatal}
+                keep = [row for row in range(delivery.rows) if row not in missing]
+                if not keep:
+                    return None
+        structure = self._learned.learn(collected.schema, self._board)
+        delivery.size = structure.bytes(delivery.rows)
+        self._pace.measure(self._board, delivery)
+        return (structure.build(collected, delivery.rows, notes, keep),)
+
+    def _take_parcel(self, delivery: Delivery, collected: Collected) -> tuple[Any] | None:
+        if delivery.given_up:
+            self._record(delivery, delivery.given_up)
+            return None if self._options.on_error == "skip" else (_Raise(delivery.given_up[0]),)
+        kind, made, failures = _parcel.unpack(collected)
+        if kind == ENDED:
+            self._active[delivery.worker] = False
+            return None
+        if self._streams:
+            self._streamed[delivery.worker].append(delivery.index)
+        if kind == FAILED:
+            self._record(delivery, [made])
+            skip = self._options.on_error == "skip" and not self._streams
+            return None if skip else (_Raise(made),)
+        self._record(delivery, failures)
+        if kind == EMPTY:
+            return None
+        self._learned.parcel_bytes = delivery.size = sum(length for _, length in collected.buffers())
+        return (made,)
+
+    def _record(self, delivery: Delivery, failures: list[Failed]) -> None:
+        self._failures.extend(
+            {
+                "epoch": self._generation,
+                "batch": delivery.number,
+                "row": failed.unit,
+                "index": failed.index,
+                "error": str(failed.error.exc_msg),
+                "replaced_by": failed.replaced_by,
+            }
+            for failed in failures
+        )
+
+    # The end
+
+    def _shutdown_workers(self) -> None:
+        if self._shutdown or sys.is_finalizing() or os.getpid() != self._pid:
+            return
+        self._shutdown = True
+        self._board.stop()
+        self._team.end()
+        if self._team.all_gone:
+            self._board.release()
+        self._deliveries.clear()
+        self._leaving.clear()
+
+    def __del__(self) -> None:
+        self._shutdown_workers()
+
+
+class _Direct:
+    """An error of this process, in place of one that a worker sent."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        self.exc_msg = str(error)
+
+    def reraise(self) -> None:
+        raise self.error
+
+
+class _Raise:
+    """An error in place of a batch."""
+
+    def __init__(self, failed: Failed) -> None:
+        self.failed = failed
+
+    def now(self) -> None:
+        """Raise it as torch does, with a note of the sample that it is about."""
+        error: ExceptionWrapper = self.failed.error
+        try:
+            error.reraise()
+        except BaseException as raised:
+            if self.failed.index is not None:
+                raised.add_note(f"(while loading sample {self.failed.index!r})")
+            raise
+
+
+def _death(pid: int, code: int) -> str:
+    """How a worker ended, in torch's words."""
+    if code < 0:
+        name = signal.strsignal(-code) or str(-code)
+        text = f"DataLoader worker (pid {pid}) is killed by signal: {name}. "
+        if -code == signal.SIGBUS:
+            text += (
+                "It is possible that dataloader's workers are out of shared memory. "
+                "Please try to raise your shared memory limit. "
+            )
+        return text.rstrip(" ")
+    return (
+        f"DataLoader worker (pid {pid}) exited unexpectedly with exit code {code}. "
+        "Details are lost due to multiprocessing. Rerunning with num_workers=0 may give better error trace."
+    )

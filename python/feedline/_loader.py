@@ -1,0 +1,127 @@
+"""``feedline.DataLoader``: a ``torch.utils.data.DataLoader`` whose workers share the rows of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch.utils.data
+from torch.utils.data import IterDataPipe, MapDataPipe, _DatasetKind
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from feedline import _structure
+from feedline._engine import Commons
+from feedline._iterator import WorkerIter
+from feedline._pace import Learned
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What can be asked of Feedline beyond torch."""
+
+    workers: str
+    dispatch: str
+    rng: str
+    on_error: str
+    strict_window: bool
+
+
+def _check(name: str, value: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        choices = ", ".join(repr(choice) for choice in allowed)
+        raise ValueError(f"{name} option should be one of {choices}, but got {name}={value!r}")
+    return value
+
+
+class DataLoader(torch.utils.data.DataLoader[T_co]):
+    """A drop-in for ``torch.utils.data.DataLoader``."""
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Iterable[Any] | None = None,
+        batch_sampler: Iterable[Any] | None = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: Any = None,
+        generator: torch.Generator | None = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+        workers: str = "process",
+        dispatch: str = "auto",
+        rng: str = "sample",
+        on_error: str = "raise",
+    ) -> None:
+        self._options = Options(
+            workers=_check("workers", workers, ("process", "thread", "auto")),
+            dispatch=_check("dispatch", dispatch, ("auto", "batch")),
+            rng=_check("rng", rng, ("sample", "torch")),
+            on_error=_check("on_error", on_error, ("raise", "skip", "replace")),
+            strict_window=prefetch_factor is not None,
+        )
+        self._learned = Learned()
+        self._failures: list[dict[str, Any]] = []
+        self._shared: Commons | None = None
+        super().__init__(
+            dataset,
+            batch_size,
+            shuffle,
+            sampler,
+            batch_sampler,
+            num_workers,
+            collate_fn,
+            pin_memory,
+            drop_last,
+            timeout,
+            worker_init_fn,
+            multiprocessing_context,
+            generator,
+            prefetch_factor=prefetch_factor,
+            persistent_workers=persistent_workers,
+            pin_memory_device=pin_memory_device,
+            in_order=in_order,
+        )
+
+    def _commons(self) -> Commons:
+        """The memory of this loader's batches, kept from epoch to epoch."""
+        if self._shared is None:
+            self._shared = Commons()
+        return self._shared
+
+    def _makes_rows(self) -> bool:
+        """Whether batches can be made row by row: default collation of samples that are asked for one by one."""
+        return (
+            self._auto_collation
+            and self._dataset_kind == _DatasetKind.Map
+            and self._options.rng != "torch"
+            and _structure.collates_by_default(self.collate_fn)
+            and not getattr(self.dataset, "__getitems__", None)
+        )
+
+    def _get_iterator(self) -> _BaseDataLoaderIter:
+        if self.num_workers == 0 or isinstance(self.dataset, (IterDataPipe, MapDataPipe)):
+            return super()._get_iterator()
+        self.check_worker_number_rationality()
+        return WorkerIter(self)
+
+    def failures(self) -> list[dict[str, Any]]:
+        """The samples that could not be loaded, in all epochs so far."""
+        return list(self._failures)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is copied or pickled: all but memory and processes."""
+        state = dict(self.__dict__)
+        state["_shared"], state["_learned"], state["_iterator"] = None, Learned(), None
+        return state

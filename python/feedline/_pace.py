@@ -1,0 +1,156 @@
+"""How far ahead, and in how large pieces: what is decided from what was measured.
+
+Splitting a batch among the workers brings it sooner; giving neighbours to one worker may be cheaper, if the
+dataset keeps its last file open or its last volume decoded. Which it is, is measured: some batches are given to
+one worker each, the others are split, and what costs less per row is kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from feedline._structure import Structure
+
+if TYPE_CHECKING:
+    from feedline._engine import Board
+
+#: Batches that wait to be delivered may take so many bytes, where no window was asked for.
+DEPTH_BYTES = 256 << 20
+
+#: And so many while one of them is held up and the others run ahead of it.
+AHEAD_BYTES = 1 << 30
+
+#: Batches that are tiny together may be on their way in larger numbers: waking a worker costs more than a batch.
+TINY_BYTES = 1 << 20
+TINY_BATCHES = 64
+
+#: A batch that takes no longer than this is not worth sharing.
+SHORT = 300e-6
+
+#: How much cheaper rows must be on one worker to be kept together.
+CHEAPER = 0.9
+
+#: The first batches are split; then some are not, for comparison.
+TRIALS_FROM = 4
+
+
+@dataclass
+class Learned:
+    """What is known of a dataset; kept by the loader from epoch to epoch."""
+
+    structure: Structure | None = None
+    schema: int = 0
+    parcel_bytes: int = 0
+    #: Whether samples have a structure that rows can be made of, and how often a batch had another.
+    rows_fit: bool = True
+    odd: int = 0
+    #: Seconds per row, split and whole, and whether rows are better kept together.
+    row: float | None = None
+    together: bool | None = None
+
+    def learn(self, schema: int, board: Board) -> Structure:
+        """The structure of that name."""
+        if self.structure is None or schema != self.schema:
+            described = board.schema(schema)
+            if self.structure is None or described != self.structure.described:
+                self.structure = Structure(described)
+            self.schema = schema
+        return self.structure
+
+    def note_odd(self, odd: int) -> None:
+        """A batch had another structure than its first sample (1), or samples have none (2)."""
+        self.odd += 1
+        if odd == 2 or self.odd >= 3:
+            self.rows_fit = False
+        # The next batch may follow the new shape.
+        self.structure, self.schema = None, 0
+
+
+class Pace:
+    """The window and the runs of one iterator."""
+
+    def __init__(self, workers: int, strict: bool, prefetch_factor: int, learned: Learned) -> None:
+        self._workers = workers
+        self._strict = strict
+        self._prefetch = prefetch_factor * workers
+        self._learned = learned
+        self._size = 0
+        self._batches = 0
+        self._extra = 0
+        self._before: Any = None
+        self._handed_over: float | None = None
+        self.steps = 0.0
+        self.rows = 0
+
+    def window(self, in_rows: bool) -> int:
+        """How many batches may be on their way."""
+        if self._strict or not self._size:
+            return self._prefetch
+        if self._size * TINY_BATCHES <= TINY_BYTES:
+            return max(self._prefetch, TINY_BATCHES)
+        least = 2 if in_rows else self._workers + 1
+        return max(least, min(self._prefetch, DEPTH_BYTES // self._size))
+
+    def may_run_ahead(self, bytes_ahead: int) -> bool:
+        """Whether more may be begun while the next batch is held up."""
+        return bool(self._size) and bytes_ahead + self._size <= AHEAD_BYTES
+
+    def ran_ahead(self) -> None:
+        """Workers ran ahead of a batch that was held up."""
+        self._extra += 1
+
+    def run(self, rows: int, number: int) -> int:
+        """How many rows of a batch a worker takes at once."""
+        row = self._learned.row
+        if self._workers == 1 or (row is not None and row * rows < SHORT):
+            return rows
+        if self._learned.together or (self._learned.together is None and self._is_trial(number)):
+            return rows
+        return -(-rows // self._workers)
+
+    def _is_trial(self, number: int) -> bool:
+        return TRIALS_FROM <= number < TRIALS_FROM + 2 * min(self._workers, 4) and number % 2 == 0
+
+    def asked(self, now: float) -> None:
+        """The consumer wants a batch."""
+        if self._handed_over is not None:
+            self.steps += now - self._handed_over
+            self._handed_over = None
+
+    def handed_over(self, now: float) -> None:
+        """The consumer has one."""
+        self._handed_over = now
+        self._batches += 1
+
+    def delivered(self, rows: int, size: int) -> None:
+        """A batch has left the board."""
+        self.rows += rows
+        self._size = size
+
+    def measure(self, board: Board, delivery: Any) -> None:
+        """Look at what rows cost, while that is not decided yet."""
+        if self._learned.together is not None and self._learned.row is not None:
+            return
+        gauges = board.gauges()
+        busy, units = sum(gauge[1] for gauge in gauges), sum(gauge[3] for gauge in gauges)
+        whole, whole_units = sum(gauge[5] for gauge in gauges), sum(gauge[6] for gauge in gauges)
+        if self._before is None:
+            # The first batch is dear for other reasons: files and modules are opened, memory is new.
+            self._before = busy, units, whole, whole_units
+            if units:
+                self._learned.row = busy / units
+            return
+        was_busy, had_units, was_whole, had_whole = self._before
+        busy, units, whole, whole_units = (
+            busy - was_busy,
+            units - had_units,
+            whole - was_whole,
+            whole_units - had_whole,
+        )
+        if units:
+            self._learned.row = busy / units
+        trials = 2 * min(self._workers, 4) // 2
+        if whole_units >= trials * delivery.rows and units > whole_units and delivery.number > TRIALS_FROM:
+            split = (busy - whole) / (units - whole_units)
+            self._learned.together = whole / whole_units < CHEAPER * split

@@ -1,0 +1,275 @@
+"""The structure of samples: what ``default_collate`` would make of them, without making it.
+
+A sample of plain structure (numbers, tensors, arrays and strings in tuples, lists, dicts and named tuples) can be
+written row by row into the columns of a batch, by whichever worker has it. The tree that describes the
+structure is what workers publish and the consumer builds the batch from. Anything else has no tree, and its
+batches are collated in one place by ``default_collate`` itself.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch.utils.data._utils import collate as torch_collate
+
+from feedline._engine import Collected, Columns, Hold
+
+try:
+    import numpy as np
+except ImportError:  # torch works without it, and so do we
+    np = None  # type: ignore[assignment]
+
+Tree = tuple[Any, ...]
+Batch = Any
+
+#: The types ``default_collate`` knows by itself. A user who adds to them may have any opinion on any of ours.
+_KNOWN = dict(torch_collate.default_collate_fn_map)
+
+_TENSOR_DTYPES = {
+    torch.bool,
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.complex64,
+    torch.complex128,
+}
+
+
+_NUMPY_NAMES = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64", "complex64", "complex128"),
+)
+
+
+def _torch_dtype_of(dtype: Any) -> torch.dtype | None:
+    """The dtype of the tensor that torch makes of an array, if it makes one."""
+    if dtype.kind not in "biufc" or not dtype.isnative:
+        return None
+    return _numpy_dtypes().get(dtype.newbyteorder("="))
+
+
+@lru_cache(maxsize=1)
+def _numpy_dtypes() -> dict[Any, torch.dtype]:
+    pairs = {}
+    for name in _NUMPY_NAMES:
+        try:
+            pairs[np.dtype(name)] = torch.as_tensor(np.zeros(1, name)).dtype
+        except TypeError:  # one that this torch does not know
+            continue
+    return pairs
+
+
+def collates_by_default(collate_fn: Any) -> bool:
+    """Whether batches are made by ``default_collate`` as it came."""
+    return collate_fn is torch_collate.default_collate and torch_collate.default_collate_fn_map == _KNOWN
+
+
+def describe(sample: Any) -> bytes | None:
+    """The structure of a sample, to be published; ``None`` if it has none that rows can be made of."""
+    tree = _describe(sample)
+    if tree is None:
+        return None
+    try:
+        return pickle.dumps((tree, _side(tree, sample)))
+    except Exception:  # a key or a class that cannot be pickled
+        return None
+
+
+def _describe(value: Any) -> Tree | None:
+    kind = type(value)
+    if kind is int:
+        return ("int",)
+    if kind is float:
+        return ("float",)
+    if kind is bool:
+        return ("bool",)
+    if kind is str or kind is bytes:
+        return ("object", kind)
+    if kind is torch.Tensor:
+        return _describe_tensor(value)
+    if np is not None and kind is np.ndarray:
+        if _torch_dtype_of(value.dtype) is None:
+            return None
+        return ("array", kind, value.dtype, value.shape, value.nbytes)
+    if np is not None and isinstance(value, np.generic):
+        if _torch_dtype_of(value.dtype) is None:
+            return None
+        return ("scalar", kind, value.dtype.itemsize)
+    if kind is dict:
+        children = _describe_all(value.values())
+        return children and ("dict", tuple(value), children[0])
+    if kind is tuple or kind is list:
+        children = _describe_all(value)
+        return children and (kind.__name__, children[0])
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        children = _describe_all(value)
+        return children and ("named", kind, children[0])
+    return None
+
+
+def _describe_all(values: Any) -> tuple[tuple[Tree, ...]] | None:
+    """Wrapped once more, because there may be none, which is a structure too."""
+    trees = [_describe(value) for value in values]
+    return None if None in trees else (tuple(tree for tree in trees if tree is not None),)
+
+
+def _describe_tensor(tensor: torch.Tensor) -> Tree | None:
+    plain = (
+        tensor.layout is torch.strided
+        and tensor.is_cpu
+        and not tensor.requires_grad
+        and tensor.dtype in _TENSOR_DTYPES
+        and not tensor.is_neg()
+        and not tensor.is_nested
+    )
+    if not plain:
+        return None
+    return (
+        "tensor",
+        torch.Tensor,
+        tensor.dtype,
+        tensor.layout,
+        tensor.shape,
+        tensor.numel() * tensor.itemsize,
+    )
+
+
+def _side(tree: Tree, sample: Any) -> int:
+    """Bytes per row to keep for what does not go into columns: twice what this sample needs, and some more."""
+    needed = _object_bytes(tree, sample)
+    return 0 if needed == 0 else -(-(2 * needed + 48) // 8) * 8
+
+
+def _object_bytes(tree: Tree, value: Any) -> int:
+    match tree[0]:
+        case "object":
+            return len(value) + 16
+        case "tuple" | "list" | "named":
+            return sum(_object_bytes(child, part) for child, part in zip(tree[-1], value, strict=True))
+        case "dict":
+            return sum(
+                _object_bytes(child, part) for child, part in zip(tree[2], value.values(), strict=True)
+            )
+    return 0
+
+
+class Structure:
+    """A described structure: how rows are written, and how a batch is built from them."""
+
+    def __init__(self, described: bytes) -> None:
+        self.described = described
+        self.tree, side = pickle.loads(described)
+        self.columns = Columns(self.tree, side)
+        self._offsets: dict[int, list[int]] = {}
+        counter = _Counter()
+        self._build = _builder(self.tree, counter)
+        self._objects = counter.objects
+
+    def offsets(self, rows: int) -> list[int]:
+        """Where the columns of a batch of so many rows begin, where its side does, and where it ends."""
+        offsets = self._offsets.get(rows)
+        if offsets is None:
+            offsets = self._offsets[rows] = self.columns.offsets(rows)
+        return offsets
+
+    def bytes(self, rows: int) -> int:
+        """The memory that a batch of so many rows takes."""
+        return self.offsets(rows)[-1]
+
+    def build(
+        self,
+        collected: Collected,
+        rows: int,
+        notes: list[tuple[list[list[Any]], list[Any]]],
+        keep: list[int] | None = None,
+    ) -> Batch:
+        """The batch that ``default_collate`` would have made of the rows; only of those in `keep`, if given."""
+        objects: list[list[Any]] = [[] for _ in range(self._objects)]
+        for lists, _ in notes:
+            for leaf, values in zip(objects, lists, strict=False):
+                leaf.extend(values)
+        if keep is not None:
+            objects = [[values[row] for row in keep] for values in objects]
+        return self._build(collected.hold, self.offsets(rows), rows, objects, keep)
+
+
+class _Counter:
+    """Numbers the leaves in the order in which the rows are written."""
+
+    def __init__(self) -> None:
+        self.columns = 0
+        self.objects = 0
+
+    def column(self) -> int:
+        self.columns += 1
+        return self.columns - 1
+
+    def object(self) -> int:
+        self.objects += 1
+        return self.objects - 1
+
+
+Build = Callable[[Hold | None, list[int], int, list[list[Any]], list[int] | None], Batch]
+
+
+def _builder(tree: Tree, counter: _Counter, objects_as: type = list) -> Build:
+    """How a node of the batch is built. Strings stay what they were collected into: a tuple or a list."""
+    match tree[0]:
+        case "int":
+            return _numbers(torch.int64, counter.column())
+        case "float":
+            return _numbers(torch.float64, counter.column())
+        case "bool":
+            return _numbers(torch.bool, counter.column())
+        case "scalar":
+            return _numbers(_numpy_dtypes()[np.dtype(tree[1])], counter.column())
+        case "tensor":
+            return _tensors(tree[2], tuple(tree[4]), counter.column())
+        case "array":
+            return _tensors(_numpy_dtypes()[tree[2]], tree[3], counter.column())
+        case "object":
+            place = counter.object()
+            return lambda hold, offsets, rows, objects, keep: objects_as(objects[place])
+        case "tuple" | "list":
+            children = [_builder(child, counter, tuple) for child in tree[1]]
+            return lambda *batch: [child(*batch) for child in children]
+        case "named":
+            cls, children = tree[1], [_builder(child, counter, tuple) for child in tree[2]]
+            return lambda *batch: cls(*(child(*batch) for child in children))
+        case "dict":
+            fields = [(key, _builder(child, counter)) for key, child in zip(tree[1], tree[2], strict=True)]
+            return lambda *batch: {key: child(*batch) for key, child in fields}
+    raise AssertionError(f"no structure has a node {tree[0]!r}")
+
+
+def _numbers(dtype: torch.dtype, column: int) -> Build:
+    def build(hold: Any, offsets: list[int], rows: int, objects: Any, keep: list[int] | None) -> torch.Tensor:
+        numbers = torch.frombuffer(hold, dtype=dtype, count=rows, offset=offsets[column])
+        return numbers if keep is None else numbers[keep]
+
+    return build
+
+
+def _tensors(dtype: torch.dtype, shape: tuple[int, ...], column: int) -> Build:
+    size = 1
+    for extent in shape:
+        size *= extent
+
+    def build(hold: Any, offsets: list[int], rows: int, objects: Any, keep: list[int] | None) -> torch.Tensor:
+        if size == 0:
+            return torch.empty((rows if keep is None else len(keep), *shape), dtype=dtype)
+        flat = torch.frombuffer(hold, dtype=dtype, count=rows * size, offset=offsets[column])
+        tensor = flat.view(rows, *shape)
+        return tensor if keep is None else tensor[keep]
+
+    return build
