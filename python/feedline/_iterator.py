@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._C._autograd import _profiler_enabled
 from torch._utils import ExceptionWrapper
 from torch.utils.data import _DatasetKind, _utils
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDataLoaderIter
@@ -137,9 +138,10 @@ class WorkerIter(_MultiProcessingDataLoaderIter):
 
     def _post_some(self) -> None:
         """Keep as many batches on their way as the pace allows."""
-        while len(self._deliveries) < self._pace.window(self._is_in_rows()) and self._may_draw():
-            if not self._try_put_index():
-                return
+        window = self._pace.window(self._is_in_rows())
+        if self._pace.is_low(len(self._deliveries), window):
+            while len(self._deliveries) < window and self._may_draw() and self._try_put_index():
+                pass
 
     def _may_draw(self) -> bool:
         """Whether to ask the sampler.
@@ -222,6 +224,14 @@ class WorkerIter(_MultiProcessingDataLoaderIter):
 
     # Waiting
 
+    def __next__(self) -> Any:
+        # Saying so to a profiler takes as long as a small batch, so it is done where there is one.
+        if self._streams or _profiler_enabled():
+            return super().__next__()
+        data = self._next_data()
+        self._num_yielded += 1
+        return data
+
     def _next_data(self) -> Any:
         began = time.monotonic()
         self._pace.asked(began)
@@ -237,10 +247,12 @@ class WorkerIter(_MultiProcessingDataLoaderIter):
                 self._pace.delivered(delivery.rows, delivery.size)
                 self._yielded += 1
                 self._post_some()
-            now = time.monotonic()
             if made is not None:
+                now = time.monotonic()
                 self._waited += now - began
                 self._pace.handed_over(now)
+                if now - self._looked > 20 * LOOK:
+                    self._look_after_workers()
                 outcome = made[0]
                 if isinstance(outcome, _Raise):
                     outcome.now()
@@ -250,10 +262,11 @@ class WorkerIter(_MultiProcessingDataLoaderIter):
 
     def _wait(self, began: float) -> Delivery | None:
         """The next batch that is done; ``None`` if there are no more."""
-        self._clear_leaving()
-        while self._deliveries:
-            if self._shutdown:
-                return None
+        if self._leaving:
+            self._clear_leaving()
+        while self._deliveries and not self._shutdown:
+            if self._in_order and self._board.is_done(self._deliveries[0].ticket):
+                return self._deliveries.popleft()
             candidates = [self._deliveries[0]] if self._in_order else list(self._deliveries)
             hungry = self._may_run_ahead()
             limit = LOOK
@@ -263,8 +276,6 @@ class WorkerIter(_MultiProcessingDataLoaderIter):
             if wake == 1:
                 done = next(d for d in candidates if self._board.is_done(d.ticket))
                 self._deliveries.remove(done)
-                if time.monotonic() - self._looked > 20 * LOOK:
-                    self._look_after_workers()
                 return done
             if wake == 2:
                 self._pace.ran_ahead()
@@ -282,11 +293,9 @@ class WorkerIter(_MultiProcessingDataLoaderIter):
 
     def _clear_leaving(self) -> None:
         """Take batches of an epoch that was left early off the board as they end."""
-        if self._leaving:
-            done = [delivery for delivery in self._leaving if self._board.is_done(delivery.ticket)]
-            for delivery in done:
-                self._board.collect(delivery.ticket)
-                self._leaving.remove(delivery)
+        for delivery in [delivery for delivery in self._leaving if self._board.is_done(delivery.ticket)]:
+            self._board.collect(delivery.ticket)
+            self._leaving.remove(delivery)
 
     def _timed_out(self, delivery: Delivery) -> RuntimeError:
         """The error in torch's words, with notes on who is stuck where."""

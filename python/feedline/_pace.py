@@ -92,6 +92,10 @@ class Pace:
         least = 2 if in_rows else self._workers + 1
         return max(least, min(self._prefetch, DEPTH_BYTES // self._size))
 
+    def is_low(self, on_their_way: int, window: int) -> bool:
+        """Whether to begin more batches now: tiny ones many at a time, so that workers are woken seldom."""
+        return on_their_way < (window if window < TINY_BATCHES else window // 2)
+
     def may_run_ahead(self, bytes_ahead: int) -> bool:
         """Whether more may be begun while the next batch is held up."""
         return bool(self._size) and bytes_ahead + self._size <= AHEAD_BYTES

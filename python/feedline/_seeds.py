@@ -88,7 +88,7 @@ class Seeds:
         self._epoch = 0
         self._used: list[_Source] = [_PythonRandom(), _NumpyRandom(), _TorchRandom()]
         self._unused: list[_Source] = []
-        self._traces: list[object] = []
+        self._traces: list[object] | None = None
         self._first = True
 
     def epoch(self, epoch: int) -> None:
@@ -111,7 +111,8 @@ class Seeds:
 
     def begin(self) -> None:
         """A run of samples begins."""
-        if not self._first:
+        # Nobody draws between the runs of a worker process, so the traces at the end of one serve the next.
+        if not self._first and self._traces is None:
             self._traces = [source.trace() for source in self._unused]
 
     def must_repeat(self) -> bool:
@@ -119,14 +120,21 @@ class Seeds:
         if self._first:
             self._first = False
             sources = self._used
-            self._used = [s for s, trace in zip(sources, self._traces, strict=False) if s.trace() != trace]
+            self._used = [
+                s for s, trace in zip(sources, self._traces or [], strict=False) if s.trace() != trace
+            ]
             self._unused = [source for source in sources if source not in self._used]
+            self._traces = None
             return False
-        touched = [s for s, trace in zip(self._unused, self._traces, strict=True) if s.trace() != trace]
-        if touched:
-            self._used += touched
-            self._unused = [source for source in self._unused if source not in touched]
-        return bool(touched)
+        traces = [source.trace() for source in self._unused]
+        if traces == self._traces:
+            return False
+        before = self._traces or traces
+        touched = [s for s, old, new in zip(self._unused, before, traces, strict=True) if old != new]
+        self._used += touched
+        self._unused = [source for source in self._unused if source not in touched]
+        self._traces = None
+        return True
 
 
 def _number_of(index: Any) -> int:

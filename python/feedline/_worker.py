@@ -263,11 +263,11 @@ class Worker:
             failed = Failed(claim.first, None, error).pickled()
             self._seat.done(claim, pickle.dumps(([], [failed])))
             return
-        indices = self._seat.indices(claim)
-        self._claimed = indices
         listed = None
-        if isinstance(indices, bytes):
-            listed = self._claimed = list(pickle.loads(indices))
+        if claim.pickled:
+            listed = self._claimed = list(pickle.loads(self._seat.indices(claim)))
+        elif self._setup.on_error == "replace":
+            self._claimed = self._seat.indices(claim)
         while True:
             self._replaced = []
             if self._seeds is not None:

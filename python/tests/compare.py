@@ -104,7 +104,8 @@ class Failure:
         self.worker = int(header.group(2)) if header else None
         self.arguments = error.args
         self.context_suppressed = error.__suppress_context__
-        self.last_line = self.text.rstrip("\n").rsplit("\n", 1)[-1]
+        # The text of a KeyError is a literal: one line, with the paths of the traceback in it.
+        self.last_line = "" if isinstance(error, KeyError) else self.text.rstrip("\n").rsplit("\n", 1)[-1]
 
     def __repr__(self) -> str:
         """Shown when journals differ."""

@@ -24,7 +24,7 @@ const ODD_DATASET: u32 = 2;
 
 /// Rows of a batch, or a batch, that this worker owns until it is done.
 #[pyclass(frozen, module = "feedline._engine")]
-pub(crate) struct Claim(feedline_board::Claim);
+pub(crate) struct Claim(feedline_board::Claim, bool);
 
 #[pymethods]
 impl Claim {
@@ -51,6 +51,12 @@ impl Claim {
     #[getter]
     fn generation(&self) -> u64 {
         self.0.generation
+    }
+
+    /// Whether its indices are bytes to be unpickled.
+    #[getter]
+    fn pickled(&self) -> bool {
+        self.1
     }
 }
 
@@ -87,7 +93,10 @@ impl Seat {
             claim = py.detach(|| seat.claim(limit));
         }
         py.check_signals()?;
-        Ok(claim.map(Claim))
+        Ok(claim.map(|claim| {
+            let pickled = matches!(read_indices(self.seat.payload(&claim)), Some(Indices::Pickled(_)));
+            Claim(claim, pickled)
+        }))
     }
 
     /// Leaves a number for the consumer.
@@ -134,11 +143,9 @@ impl Seat {
                 Some(list) => list.get_item(unit)?,
                 None => match read_indices(self.seat.payload(&claim.0)) {
                     Some(Indices::Integers { values, .. }) => {
-                        let index = integers(values).nth(unit);
-                        index
-                            .ok_or_else(|| PyRuntimeError::new_err("a ticket is damaged"))?
-                            .into_pyobject(py)?
-                            .into_any()
+                        let index = values.as_chunks::<8>().0.get(unit);
+                        let index = index.ok_or_else(|| PyRuntimeError::new_err("a ticket is damaged"))?;
+                        i64::from_le_bytes(*index).into_pyobject(py)?.into_any()
                     }
                     _ => return Err(PyRuntimeError::new_err("a ticket is damaged")),
                 },
