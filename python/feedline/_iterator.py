@@ -28,6 +28,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDat
 from feedline import _parcel
 from feedline._engine import Board, Collected
 from feedline._pace import Pace
+from feedline._place import Place, Placed
 from feedline._team import Processes, Threads
 from feedline._worker import BATCH, EMPTY, ENDED, FAILED, ROWS, Failed, Ground, Setup, read_stacks
 
@@ -54,6 +55,7 @@ class Delivery:
     kind: int
     worker: int
     generation: int
+    sampler: Any = None
     ticket: int = -1
     size: int = 0
     whole: bool = False
@@ -62,7 +64,7 @@ class Delivery:
     given_up: list[Failed] = field(default_factory=list)
 
 
-class WorkerIter(_MultiProcessingDataLoaderIter):
+class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
     """Iterates over batches that workers make."""
 
     def __init__(self, loader: DataLoader[Any]) -> None:
@@ -85,7 +87,7 @@ class WorkerIter(_MultiProcessingDataLoaderIter):
         self._pace = Pace(self._num_workers, options.strict_window, self._prefetch_factor, self._learned)
         self._deliveries: deque[Delivery] = deque()
         self._leaving: list[Delivery] = []
-        self._generation = -1
+        self._epochs = -1
         self._stillborn = 0
         self._looked = time.monotonic()
         self._waited = 0.0
@@ -104,7 +106,9 @@ class WorkerIter(_MultiProcessingDataLoaderIter):
             rng=options.rng,
             on_error=options.on_error,
             parent=os.getpid(),
+            batch_size=loader.batch_size,
         )
+        self._setup = setup
         self._team: Processes | Threads
         if options.workers == "thread":
             self._team = Threads(setup)
@@ -127,14 +131,39 @@ class WorkerIter(_MultiProcessingDataLoaderIter):
             self._board.revoke(delivery.ticket)
         self._leaving += self._deliveries
         self._deliveries.clear()
-        self._generation += 1
-        self._sent = 0
-        self._cycle = 0
+        self._epochs += 1
+        place = self._begin(loader, self._epochs)
+        # A worker process addresses random numbers by this; it only has to differ from epoch to epoch.
+        self._generation = self._progress.generation
+        self._epochs = max(self._epochs, self._generation)
+        self._setup.base_seed = int(self._base_seed)
+        self._setup.generation = self._generation
+        self._sent = self._drawn_before = self._progress.delivered
+        self._cycle = self._progress.next_worker
         self._active = [True] * self._num_workers
         self._streamed: list[list[Any]] = [[] for _ in range(self._num_workers)]
         self._exhausted = False
         self._yielded = 0
+        if self._streams:
+            self._open_streams(place)
         self._post_some()
+
+    def _open_streams(self, place: Place | None) -> None:
+        """Every worker reads its own stream, and each has a place."""
+        fresh: dict[str, Any] = {"delivered": 0, "ended": False, "state": None}
+        streams = [dict(fresh) for _ in range(self._num_workers)]
+        if place is not None:
+            if place.streams is None or len(place.streams) != self._num_workers:
+                found = 0 if place.streams is None else len(place.streams)
+                raise ValueError(
+                    f"the state was saved with {found} workers, this loader has {self._num_workers}; "
+                    "a stream goes on only with as many"
+                )
+            streams = place.streams
+            self._active = [not stream["ended"] for stream in streams]
+        self._stream_places = streams
+        self._setup.streams = [dict(stream) for stream in streams]
+        self._progress.streams = lambda: streams
 
     def _post_some(self) -> None:
         """Keep as many batches on their way as the pace allows."""
@@ -149,7 +178,8 @@ class WorkerIter(_MultiProcessingDataLoaderIter):
         Beyond what torch would have asked for by now, only if it has more than one batch left: to find its end,
         for which it looks when it gives the last one, a sampler may draw random numbers.
         """
-        if self._exhausted or self._sent < self._prefetch_factor * self._num_workers + self._yielded:
+        due = self._drawn_before + self._prefetch_factor * self._num_workers + self._yielded
+        if self._exhausted or self._sent < due:
             return not self._exhausted
         try:
             return self._sent < len(self._index_sampler) - 1
@@ -170,11 +200,14 @@ class WorkerIter(_MultiProcessingDataLoaderIter):
         except StopIteration:
             self._exhausted = True
             return False
+        number, self._sent = self._sent, self._sent + 1
+        if number in self._progress.beyond:
+            return True  # delivered before the state was saved from which this epoch goes on
         rows = len(index) if self._auto_collation and hasattr(index, "__len__") else 1
         in_rows = self._is_in_rows() and rows > 0 and isinstance(index, (list, tuple))
         worker = self._next_worker() if self._bound_to_worker else -1
-        delivery = Delivery(self._sent, index, rows, ROWS if in_rows else BATCH, worker, self._generation)
-        self._sent += 1
+        kind = ROWS if in_rows else BATCH
+        delivery = Delivery(number, index, rows, kind, worker, self._generation, self._sampler_state())
         self._post(delivery)
         self._deliveries.append(delivery)
         return True
@@ -238,14 +271,17 @@ class WorkerIter(_MultiProcessingDataLoaderIter):
         while True:
             delivery = self._wait(began)
             if delivery is None:
+                self._progress.under_way = False
                 if not self._persistent_workers:
                     self._shutdown_workers()
                 raise StopIteration
             try:
                 made = self._take(delivery)
             finally:
-                self._pace.delivered(delivery.rows, delivery.size)
-                self._yielded += 1
+                if delivery.ticket < 0:
+                    self._pace.delivered(delivery.rows, delivery.size)
+                    self._progress.note(delivery.number, delivery.sampler)
+                    self._yielded += 1
                 self._post_some()
             if made is not None:
                 now = time.monotonic()
@@ -368,6 +404,7 @@ class WorkerIter(_MultiProcessingDataLoaderIter):
     def _take(self, delivery: Delivery) -> tuple[Any] | None:
         """What a batch that is done turned out to be; ``None`` if there is nothing to hand over in its place."""
         collected = self._board.collect(delivery.ticket)
+        delivery.ticket = -1
         if delivery.kind == ROWS:
             return self._take_rows(delivery, collected)
         return self._take_parcel(delivery, collected)
@@ -403,12 +440,16 @@ class WorkerIter(_MultiProcessingDataLoaderIter):
         if delivery.given_up:
             self._record(delivery, delivery.given_up)
             return None if self._options.on_error == "skip" else (_Raise(delivery.given_up[0]),)
-        kind, made, failures = _parcel.unpack(collected)
+        kind, made, failures, state = _parcel.unpack(collected)
+        if self._streams:
+            stream = self._stream_places[delivery.worker]
+            stream["delivered"] += 1
+            stream["state"], stream["ended"] = state or (None, False)
+            self._progress.next_worker = (delivery.worker + 1) % self._num_workers
+            self._streamed[delivery.worker].append(delivery.index)
         if kind == ENDED:
             self._active[delivery.worker] = False
             return None
-        if self._streams:
-            self._streamed[delivery.worker].append(delivery.index)
         if kind == FAILED:
             self._record(delivery, [made])
             skip = self._options.on_error == "skip" and not self._streams

@@ -12,8 +12,10 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from feedline import _structure
 from feedline._engine import Commons
+from feedline._inline import LARGEST, Gather, GatherIter, InlineIter
 from feedline._iterator import WorkerIter
 from feedline._pace import Learned
+from feedline._place import Place, Progress, encode, generator_of
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -74,6 +76,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         self._learned = Learned()
         self._failures: list[dict[str, Any]] = []
         self._shared: Commons | None = None
+        self._resume: Place | None = None
+        self._progress: Progress | None = None
         super().__init__(
             dataset,
             batch_size,
@@ -110,11 +114,58 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             and not getattr(self.dataset, "__getitems__", None)
         )
 
+    def _gather(self) -> Gather | None:
+        """How to gather batches from memory, if the dataset is there and nothing but its numbers matters."""
+        plain = (
+            self._auto_collation
+            and self._dataset_kind == _DatasetKind.Map
+            and self._options.dispatch == "auto"
+            and _structure.collates_by_default(self.collate_fn)
+            and self.worker_init_fn is None
+            and self.timeout == 0
+        )
+        gather = Gather.of(self.dataset) if plain else None
+        if gather is None or gather.row_bytes * (self.batch_size or 1) > LARGEST:
+            return None
+        return gather
+
     def _get_iterator(self) -> _BaseDataLoaderIter:
-        if self.num_workers == 0 or isinstance(self.dataset, (IterDataPipe, MapDataPipe)):
+        if isinstance(self.dataset, (IterDataPipe, MapDataPipe)):
             return super()._get_iterator()
-        self.check_worker_number_rationality()
-        return WorkerIter(self)
+        if self.num_workers > 0:
+            if not self.prefetch_factor:
+                return super()._get_iterator()  # torch refuses that
+            self.check_worker_number_rationality()
+        if (gather := self._gather()) is not None:
+            return GatherIter(self, gather)
+        return WorkerIter(self) if self.num_workers > 0 else InlineIter(self)
+
+    def __iter__(self) -> _BaseDataLoaderIter:
+        """An iterator over the batches of an epoch."""
+        if self._resume is not None:
+            self._iterator = None  # persistent workers begin anew, where the state says
+        return super().__iter__()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the latest iterator is: what it has delivered, not what it has loaded ahead.
+
+        The state is small, plain data. It can be loaded into a loader of the same dataset with any number of
+        workers (of a stream, with the same number).
+        """
+        if self._resume is not None:
+            return self._resume.as_dict()
+        if self._progress is not None:
+            return self._progress.place().as_dict()
+        return Place(generator=encode(generator_of(self))).as_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Let the next iterator begin where a state was saved. An empty state is the beginning of a run.
+
+        The order comes from the loader's generator, or torch's own if it has none: that is set to its state of
+        then, so that all later epochs follow as well.
+        """
+        self._resume = Place.from_dict(state) if state else None
+        self._iterator, self._progress = None, None
 
     def failures(self) -> list[dict[str, Any]]:
         """The samples that could not be loaded, in all epochs so far."""
@@ -123,5 +174,5 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
     def __getstate__(self) -> dict[str, Any]:
         """What is copied or pickled: all but memory and processes."""
         state = dict(self.__dict__)
-        state["_shared"], state["_learned"], state["_iterator"] = None, Learned(), None
+        state.update(_shared=None, _learned=Learned(), _iterator=None, _progress=None)
         return state

@@ -98,7 +98,7 @@ def _describe(value: Any) -> Tree | None:
     if kind is torch.Tensor:
         return _describe_tensor(value)
     if np is not None and kind is np.ndarray:
-        if _torch_dtype_of(value.dtype) is None:
+        if not has_tensor_dtype(value):
             return None
         return ("array", kind, value.dtype, value.shape, value.nbytes)
     if np is not None and isinstance(value, np.generic):
@@ -123,8 +123,9 @@ def _describe_all(values: Any) -> tuple[tuple[Tree, ...]] | None:
     return None if None in trees else (tuple(tree for tree in trees if tree is not None),)
 
 
-def _describe_tensor(tensor: torch.Tensor) -> Tree | None:
-    plain = (
+def is_plain_tensor(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is nothing but numbers in memory."""
+    return (
         tensor.layout is torch.strided
         and tensor.is_cpu
         and not tensor.requires_grad
@@ -132,7 +133,15 @@ def _describe_tensor(tensor: torch.Tensor) -> Tree | None:
         and not tensor.is_neg()
         and not tensor.is_nested
     )
-    if not plain:
+
+
+def has_tensor_dtype(array: Any) -> bool:
+    """Whether torch makes a tensor of an array."""
+    return _torch_dtype_of(array.dtype) is not None
+
+
+def _describe_tensor(tensor: torch.Tensor) -> Tree | None:
+    if not is_plain_tensor(tensor):
         return None
     return (
         "tensor",

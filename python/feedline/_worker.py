@@ -11,8 +11,8 @@ import pickle
 import random
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import reduction
 from typing import Any
@@ -24,6 +24,7 @@ from torch.utils.data._utils import worker as torch_worker
 
 from feedline import _parcel, _structure
 from feedline._engine import Claim, Columns, Commons, Seat, exit_with
+from feedline._place import StreamState
 from feedline._seeds import Seeds
 
 #: Kinds of tickets.
@@ -41,6 +42,10 @@ LOOK = 5.0
 
 #: The signal at which a worker writes down where it is.
 WHERE_ARE_YOU = signal.SIGRTMIN + 4
+
+
+#: What it is, the batch, the samples that failed, the state of the stream after it.
+Parcel = tuple[int, Any, list["Failed"], Any]
 
 
 class Ground:
@@ -74,9 +79,14 @@ class Setup:
     rng: str
     on_error: str
     parent: int
+    batch_size: int | None = None
+    #: The epoch that is under way.
+    generation: int = 0
     threads: bool = False
-    #: What a former worker of the same number was asked for, of a stream, and has delivered.
+    #: Of a stream: what a former worker of the same number was asked for and has delivered; and, for each
+    #: worker, where it is to begin.
     skip: tuple[Any, ...] = ()
+    streams: list[dict[str, Any]] | None = None
 
 
 @dataclass
@@ -183,7 +193,8 @@ class Worker:
         self._seat = seat
         self._where = f"in DataLoader worker process {worker}"
         self._worker = worker
-        self._generation = 0
+        self._generation = setup.generation
+        self._streams = setup.streams
         self._fetcher: Any = None
         self._init_error: ExceptionWrapper | None = None
         self._claimed: Any = None
@@ -193,6 +204,7 @@ class Worker:
         streams = setup.kind == _DatasetKind.Iterable
         if setup.rng == "sample" and not streams:
             self._seeds = Seeds(setup.base_seed)
+            self._seeds.epoch(setup.generation)
         self._get: Callable[[Any], Any] = (
             self._get_or_replace if setup.on_error == "replace" else _getter(setup.dataset)
         )
@@ -234,13 +246,29 @@ class Worker:
 
     def _new_fetcher(self) -> None:
         setup = self._setup
+        streams, self._streams = self._streams, None
+        place = None if streams is None else streams[self._worker]
+        if place is not None:
+            StreamState.load_dataset(setup.dataset, place["state"])
         self._fetcher = _DatasetKind.create_fetcher(
             setup.kind, setup.dataset, setup.auto_collation, setup.collate_fn, setup.drop_last
         )
-        # A stream can only be read again.
+        if place is not None and place["ended"]:
+            self._fetcher.ended = True
+        elif place is not None and place["state"] is not None:
+            StreamState.load_iterator(self._fetcher.dataset_iter, place["state"])
+        elif place is not None:
+            # A stream without a state can only be read again.
+            index = [None] * (setup.batch_size or 1) if setup.auto_collation else None
+            self._pass_over([index] * place["delivered"])
         skip, self._skip = self._skip, ()
-        for index in skip:
-            self._fetcher.fetch(index)
+        self._pass_over(skip)
+
+    def _pass_over(self, indices: Iterable[Any]) -> None:
+        for index in indices:
+            # What failed before was delivered as an error, and may fail again.
+            with suppress(Exception):
+                self._fetcher.fetch(index)
 
     def _do(self, claim: Claim) -> None:
         self._claimed = None
@@ -331,18 +359,18 @@ class Worker:
         try:
             parcel = self._parcel(claim)
         except Exception:
-            parcel = (FAILED, Failed(0, None, ExceptionWrapper(where=self._where)).pickled(), [])
+            parcel = (FAILED, Failed(0, None, ExceptionWrapper(where=self._where)).pickled(), [], None)
         try:
             pickled, buffers = _parcel.pack(parcel)
         except Exception as error:
             failed = Failed(0, None, self._wrap(error)).pickled()
-            pickled, buffers = _parcel.pack((FAILED, failed, []))
+            pickled, buffers = _parcel.pack((FAILED, failed, [], None))
         self._seat.deliver(claim, pickled, buffers)
 
-    def _parcel(self, claim: Claim) -> tuple[int, Any, list[Failed]]:
+    def _parcel(self, claim: Claim) -> Parcel:
         if (error := self._init_error) is not None:
             self._init_error = None
-            return FAILED, Failed(0, None, error).pickled(), []
+            return FAILED, Failed(0, None, error).pickled(), [], None
         index = self._seat.indices(claim)
         if isinstance(index, bytes):
             index = pickle.loads(index)
@@ -354,22 +382,24 @@ class Worker:
             try:
                 made = self._fetch(index)
             except Exception as raised:
-                made = FAILED, self.failed(0, index, raised), []
+                made = FAILED, self.failed(0, index, raised), [], None
             if self._seeds is None or not self._seeds.must_repeat():
                 return made
 
-    def _stream(self, index: Any) -> tuple[int, Any, list[Failed]]:
+    def _stream(self, index: Any) -> Parcel:
         if self._fetcher is None:
             self._new_fetcher()
         try:
-            return MADE, self._fetcher.fetch(index), []
+            kind, made = MADE, self._fetcher.fetch(index)
         except StopIteration:
             self._fetcher.ended = True
-            return ENDED, None, []
+            kind, made = ENDED, None
         except Exception as error:
-            return FAILED, self.failed(0, None, error), []
+            kind, made = FAILED, self.failed(0, None, error)
+        state = StreamState.of(self._setup.dataset, self._fetcher.dataset_iter)
+        return kind, made, [], (state, self._fetcher.ended)
 
-    def _fetch(self, index: Any) -> tuple[int, Any, list[Failed]]:
+    def _fetch(self, index: Any) -> Parcel:
         """A batch of a map-style dataset."""
         setup = self._setup
         self._claimed, self._replaced = index, []
@@ -377,15 +407,15 @@ class Worker:
         if not setup.auto_collation:
             if seeds is not None:
                 seeds.seed(index)
-            return MADE, setup.collate_fn(setup.dataset[index]), []
+            return MADE, setup.collate_fn(setup.dataset[index]), [], None
         getitems = getattr(setup.dataset, "__getitems__", None)
         if getitems:
             if seeds is not None:
                 seeds.seed(index)
-            return MADE, setup.collate_fn(getitems(index)), []
+            return MADE, setup.collate_fn(getitems(index)), [], None
         if seeds is None and setup.on_error != "skip":
             get = self._get
-            return MADE, setup.collate_fn([get(one) for one in index]), self._replaced
+            return MADE, setup.collate_fn([get(one) for one in index]), self._replaced, None
         samples, failures = [], []
         for unit, one in enumerate(index):
             if seeds is not None:
@@ -397,8 +427,8 @@ class Worker:
                     raise
                 failures.append(self.failed(unit, one, error))
         if failures and not samples:
-            return EMPTY, None, failures
-        return MADE, setup.collate_fn(samples), failures + self._replaced
+            return EMPTY, None, failures, None
+        return MADE, setup.collate_fn(samples), failures + self._replaced, None
 
 
 def _getter(dataset: Any) -> Callable[[Any], Any]:

@@ -98,14 +98,16 @@ class Failure:
         error.__traceback__ = None
         self.type = type(error)
         self.text = str(error)
-        header = WORKER_HEADER.match(self.text)
+        # A KeyError may show its argument as a literal, on one line and in quotes; the argument is the message.
+        self.quoted = isinstance(error, KeyError) and self.text[:1] in {"'", '"'}
+        message = str(error.args[0]) if self.quoted else self.text
+        header = WORKER_HEADER.match(message)
         self.wrapped = header is not None
         self.caught = header.group(1) if header else None
         self.worker = int(header.group(2)) if header else None
         self.arguments = error.args
         self.context_suppressed = error.__suppress_context__
-        # The text of a KeyError is a literal: one line, with the paths of the traceback in it.
-        self.last_line = "" if isinstance(error, KeyError) else self.text.rstrip("\n").rsplit("\n", 1)[-1]
+        self.last_line = message.rstrip("\n").rsplit("\n", 1)[-1]
 
     def __repr__(self) -> str:
         """Shown when journals differ."""
@@ -149,7 +151,7 @@ def assert_same_journal(subject: list, reference: list, worker_known: bool = Fal
             assert_same(mine, theirs, where)
             continue
         assert isinstance(mine, Failure), f"{where}: {mine} instead of {theirs}"
-        for attribute in ("type", "wrapped", "caught", "last_line"):
+        for attribute in ("type", "wrapped", "caught", "quoted", "last_line"):
             assert getattr(mine, attribute) == getattr(theirs, attribute), f"{where}: {attribute}: {mine}"
         if worker_known:
             assert mine.worker == theirs.worker, f"{where}: {mine}"

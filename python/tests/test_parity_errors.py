@@ -93,6 +93,11 @@ def test_the_text_of_a_key_error_can_be_read(loader_class: type) -> None:
     assert failure.type is KeyError
     assert failure.text.startswith("Caught KeyError in DataLoader worker process 0.\nOriginal Traceback ")
     assert failure.last_line == "KeyError: 'key 5'"
+    assert not failure.quoted
+    derived = failure_of(lambda: list(loader_class(zoo.Faulty(zoo.raise_key_like), num_workers=1)))
+    assert derived.type is zoo.KeyLikeError
+    assert derived.caught == "KeyLikeError"
+    assert derived.quoted
 
 
 @BOTH

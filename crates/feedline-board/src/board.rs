@@ -184,7 +184,7 @@ impl Board {
         let head = self.table.head();
         head.bell.fetch_add(1, SeqCst);
         if head.sleepers.load(SeqCst) > 0 {
-            futex::wake(&head.bell, count as u32);
+            futex::wake(&head.bell, count.min(i32::MAX as usize) as u32);
         }
     }
 

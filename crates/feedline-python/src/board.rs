@@ -82,7 +82,8 @@ impl Board {
         let board = self.get_mut()?;
         let post = Post { units, run, only, kind, generation, payload: &payload, region, schema };
         let ticket = board.post(&post)?;
-        board.ring(units.div_ceil(run.max(1)));
+        // One sleeper for each piece; all of them if only one may take it, because nobody knows which is woken.
+        board.ring(if only.is_some() { usize::MAX } else { units.div_ceil(run.max(1)) });
         self.payload = payload;
         Ok(ticket)
     }

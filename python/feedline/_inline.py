@@ -1,0 +1,216 @@
+"""Loading without workers: as torch does it, or, for data that is already in memory, by gathering whole batches."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._utils import ExceptionWrapper
+from torch.utils.data import Subset, TensorDataset, _DatasetKind, _utils
+from torch.utils.data.dataloader import (
+    _BaseDataLoaderIter,
+    _MultiProcessingDataLoaderIter,
+    _SingleProcessDataLoaderIter,
+)
+
+from feedline import _structure
+from feedline._place import Placed, StreamState
+
+if TYPE_CHECKING:
+    from feedline._loader import DataLoader
+
+try:
+    import numpy as np
+except ImportError:
+    np = None  # type: ignore[assignment]
+
+#: Batches larger than this are gathered by workers, beside the consumer.
+LARGEST = 4 << 20
+
+
+class InlineIter(Placed, _SingleProcessDataLoaderIter):
+    """Torch's own loop, which also knows its place."""
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        super().__init__(loader)
+        place = self._begin(loader, 0)
+        self._read = self._progress.delivered
+        self._streams = self._dataset_kind == _DatasetKind.Iterable
+        if self._streams:
+            if place is not None and place.streams:
+                self._resume_stream(place.streams)
+            dataset, fetcher, progress = self._dataset, self._dataset_fetcher, self._progress
+            self._progress.streams = lambda: [
+                {
+                    "delivered": progress.delivered,
+                    "ended": fetcher.ended,
+                    "state": StreamState.of(dataset, fetcher.dataset_iter),
+                }
+            ]
+
+    def _resume_stream(self, streams: list[dict[str, Any]]) -> None:
+        if len(streams) != 1:
+            raise ValueError(
+                f"the state was saved with {len(streams)} workers; a stream goes on only with as many, not with 0"
+            )
+        state = streams[0]["state"]
+        StreamState.load_dataset(self._dataset, state)
+        if streams[0]["ended"]:
+            self._dataset_fetcher.ended = True
+        elif state is not None:
+            self._dataset_fetcher = _DatasetKind.create_fetcher(
+                self._dataset_kind, self._dataset, self._auto_collation, self._collate_fn, self._drop_last
+            )
+            StreamState.load_iterator(self._dataset_fetcher.dataset_iter, state)
+        else:
+            for _ in range(streams[0]["delivered"]):
+                self._dataset_fetcher.fetch(self._next_index())
+
+    def _next_data(self) -> Any:
+        try:
+            index = self._next_index()
+        except StopIteration:
+            self._progress.under_way = False
+            raise
+        number = self._read
+        self._read += 1
+        try:
+            data = self._dataset_fetcher.fetch(index)
+        except StopIteration:
+            # A stream says so when it has ended; of a map-style dataset it is an error that looks like an end.
+            self._progress.under_way = not self._streams
+            raise
+        finally:
+            self._progress.note(number, self._sampler_state())
+        if self._pin_memory:
+            data = _utils.pin_memory.pin_memory(data, self._pin_memory_device)
+        return data
+
+
+class Gather:
+    """Batches of a dataset that is in memory: a few index operations instead of a call for every sample."""
+
+    def __init__(self, parts: list[Any], subset: Any, as_list: bool) -> None:
+        self._parts = parts
+        self._subset = subset
+        self._as_list = as_list
+
+    @classmethod
+    def of(cls, dataset: Any) -> Gather | None:
+        """If the dataset is one of tensors or arrays (or a subset of one)."""
+        subset = None
+        while type(dataset) is Subset:
+            indices = dataset.indices
+            if type(indices) is not list and type(indices) is not range:
+                return None
+            subset = indices if subset is None else [indices[one] for one in subset]
+            dataset = dataset.dataset
+        if type(dataset) is TensorDataset:
+            parts, as_list = list(dataset.tensors), True
+        else:
+            parts, as_list = [dataset], False
+        if not parts or not all(_is_plain(part) for part in parts):
+            return None
+        return cls(parts, subset, as_list)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a sample."""
+        return sum(part.nbytes // max(1, len(part)) for part in self._parts)
+
+    def batch(self, indices: list[int]) -> Any:
+        """What ``default_collate`` would make of these samples. IndexError if there is one that is not there."""
+        if self._subset is not None:
+            indices = [self._subset[one] for one in indices]
+        chosen = torch.tensor(indices, dtype=torch.int64)
+        gathered = [_gather(part, chosen) for part in self._parts]
+        return gathered if self._as_list else gathered[0]
+
+
+def _is_plain(part: Any) -> bool:
+    if type(part) is torch.Tensor:
+        return part.ndim > 0 and _structure.is_plain_tensor(part)
+    return np is not None and type(part) is np.ndarray and part.ndim > 0 and _structure.has_tensor_dtype(part)
+
+
+def _gather(part: Any, chosen: torch.Tensor) -> torch.Tensor:
+    # Indexing knows negative indices and checks the bounds, as a dataset's subscript does.
+    if type(part) is torch.Tensor:
+        return part[chosen]
+    return torch.from_numpy(part[chosen.numpy()])
+
+
+class GatherIter(Placed, _MultiProcessingDataLoaderIter):
+    """Iterates over batches that are gathered from memory. It draws from the sampler as far ahead as torch."""
+
+    def __init__(self, loader: DataLoader[Any], gather: Gather) -> None:
+        _BaseDataLoaderIter.__init__(self, loader)
+        self._gather = gather
+        self._workers: list[Any] = []
+        self._shutdown = True
+        self._ahead = (loader.prefetch_factor or 0) * loader.num_workers
+        self._drawn: deque[tuple[int, Any, Any]] = deque()
+        self._epochs = -1
+        self._reset(loader, first_iter=True)
+
+    def _reset(self, loader: DataLoader[Any], first_iter: bool = False) -> None:
+        _BaseDataLoaderIter._reset(self, loader, first_iter)
+        self._drawn.clear()
+        self._epochs += 1
+        self._begin(loader, self._epochs)
+        self._number = self._progress.delivered
+        for _ in range(self._ahead):
+            self._draw()
+
+    def _draw(self) -> None:
+        try:
+            index = self._next_index()
+        except StopIteration:
+            return
+        number, self._number = self._number, self._number + 1
+        if number not in self._progress.beyond:
+            self._drawn.append((number, index, self._sampler_state()))
+
+    def _next_data(self) -> Any:
+        if not self._ahead:
+            self._draw()
+        if not self._drawn:
+            self._progress.under_way = False
+            raise StopIteration
+        number, index, state = self._drawn.popleft()
+        try:
+            data = self._make(number, index)
+        finally:
+            if self._ahead:
+                self._draw()
+            self._progress.note(number, state)
+        if self._pin_memory:
+            data = _utils.pin_memory.pin_memory(data, self._pin_memory_device)
+        return data
+
+    def _make(self, number: int, index: Any) -> Any:
+        try:
+            return self._gather.batch(index)
+        except (TypeError, IndexError, ValueError, RuntimeError):
+            # Something torch would complain about, in its own words.
+            return self._make_slowly(number, index)
+
+    def _make_slowly(self, number: int, index: Any) -> Any:
+        fetcher = _DatasetKind.create_fetcher(
+            self._dataset_kind, self._dataset, self._auto_collation, self._collate_fn, self._drop_last
+        )
+        if not self._num_workers:
+            return fetcher.fetch(index)
+        try:
+            return fetcher.fetch(index)
+        except Exception:
+            worker = number % self._num_workers
+            error = ExceptionWrapper(where=f"in DataLoader worker process {worker}")
+        return error.reraise()
+
+    def _shutdown_workers(self) -> None:
+        """There are none."""
+
+    def __del__(self) -> None:
+        """There is nothing to end."""

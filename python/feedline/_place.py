@@ -1,0 +1,188 @@
+"""A place in a run: what ``state_dict()`` saves and ``load_state_dict()`` goes back to.
+
+A place says where the order comes from (the state of the generator when the epoch began), how many batches of it
+were delivered, and, for streams, how far each worker had read. It describes what was delivered; what was being
+loaded then is loaded again. Except for streams, the number of workers is no part of it.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from feedline._loader import DataLoader
+
+VERSION = 1
+
+
+@dataclass
+class Place:
+    """A saved place; plain data that can be written as JSON (if the states of the user's own classes can)."""
+
+    #: The generator's state when the epoch began; if none has, or it is over, its state when this was saved.
+    generator: str
+    #: Whether an epoch was under way.
+    under_way: bool = False
+    #: The seed of the samples' random numbers, and the epoch they are addressed with.
+    seed: int = 0
+    generation: int = 0
+    #: Batches drawn and delivered; then those delivered after a gap, because order was not kept.
+    delivered: int = 0
+    beyond: list[int] = field(default_factory=list)
+    #: The state of a sampler that has one.
+    sampler: Any = None
+    #: For a stream, each worker's: batches delivered, whether it has ended, and the dataset's own state.
+    streams: list[dict[str, Any]] | None = None
+    next_worker: int = 0
+    version: int = VERSION
+
+    def as_dict(self) -> dict[str, Any]:
+        """A copy as plain data."""
+        return copy.deepcopy(asdict(self))
+
+    @classmethod
+    def from_dict(cls, state: dict[str, Any]) -> Place:
+        """Back from plain data."""
+        try:
+            found = state["version"]
+            if found != VERSION:
+                raise ValueError(f"the state has version {found}; this version of feedline reads {VERSION}")
+            place = cls(**copy.deepcopy(state))
+        except (TypeError, KeyError) as error:
+            raise ValueError("this is not a state that feedline.DataLoader saved") from error
+        _decode(place.generator)
+        return place
+
+
+def is_stateful(thing: Any) -> bool:
+    """Whether it can save and load a state of its own."""
+    return hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict")
+
+
+def generator_of(loader: DataLoader[Any]) -> torch.Generator:
+    """The generator that the order comes from."""
+    return loader.generator if loader.generator is not None else torch.default_generator
+
+
+def encode(generator: torch.Generator) -> str:
+    """A generator's state as text."""
+    return base64.b64encode(bytes(generator.get_state().numpy())).decode()
+
+
+def _decode(text: str) -> torch.Tensor:
+    try:
+        return torch.frombuffer(bytearray(base64.b64decode(text, validate=True)), dtype=torch.uint8)
+    except (ValueError, TypeError) as error:
+        raise ValueError("the state's generator is damaged") from error
+
+
+class Progress:
+    """How far an epoch has got. The loader keeps it when the iterator is gone."""
+
+    def __init__(self, generator: torch.Generator, seed: int, generation: int, place: Place | None) -> None:
+        self._generator = generator
+        self._began_with = encode(generator) if place is None else place.generator
+        self.seed = seed
+        self.generation = generation
+        self.delivered = 0
+        self.beyond: set[int] = set()
+        self.under_way = True
+        self.sampler: Any = None
+        #: For a stream: what gives each worker's part of the place.
+        self.streams: Callable[[], list[dict[str, Any]]] | None = None
+        self.next_worker = 0
+        if place is not None and place.under_way:
+            self.seed, self.generation = place.seed, place.generation
+            self.delivered, self.beyond = place.delivered, set(place.beyond)
+            self.sampler, self.next_worker = place.sampler, place.next_worker
+
+    def note(self, number: int, sampler: Any = None) -> None:
+        """A batch (by its number in the order) has been handed over, or has failed, or was left out."""
+        self.beyond.add(number)
+        while self.delivered in self.beyond:
+            self.beyond.remove(self.delivered)
+            self.delivered += 1
+        self.sampler = sampler
+
+    def place(self) -> Place:
+        """The place that this is."""
+        if not self.under_way:
+            return Place(generator=encode(self._generator))
+        return Place(
+            generator=self._began_with,
+            under_way=True,
+            seed=self.seed,
+            generation=self.generation,
+            delivered=self.delivered,
+            beyond=sorted(self.beyond),
+            sampler=self.sampler,
+            streams=None if self.streams is None else self.streams(),
+            next_worker=self.next_worker,
+        )
+
+
+class Placed:
+    """What iterators share: they know their place, and can begin at one.
+
+    It stands before torch's iterator among the base classes.
+    """
+
+    _sampler_iter: Iterator[Any]
+    _index_sampler: Any
+    _base_seed: Any
+
+    def _begin(self, loader: DataLoader[Any], generation: int) -> Place | None:
+        """An epoch begins: where, if not at the beginning. Nothing has been drawn from the sampler yet."""
+        samplers: tuple[Any, ...] = (loader.batch_sampler, loader.sampler)
+        self._stateful_sampler: Any = next((s for s in samplers if is_stateful(s)), None)
+        place, loader._resume = loader._resume, None
+        generator = generator_of(loader)
+        if place is not None:
+            generator.set_state(_decode(place.generator))
+        self._progress = loader._progress = Progress(generator, int(self._base_seed), generation, place)
+        self._base_seed = self._progress.seed
+        if place is None or not place.under_way:
+            return None
+        if self._stateful_sampler is not None and place.sampler is not None:
+            self._stateful_sampler.load_state_dict(copy.deepcopy(place.sampler))
+            self._sampler_iter = iter(self._index_sampler)
+        elif place.streams is None:
+            for _ in range(place.delivered):
+                next(self._sampler_iter, None)
+        return place
+
+    def _sampler_state(self) -> Any:
+        """The state of the sampler after what it gave last."""
+        return None if self._stateful_sampler is None else copy.deepcopy(self._stateful_sampler.state_dict())
+
+
+class StreamState:
+    """The state of an iterable dataset or of its iterator, if either has one."""
+
+    @staticmethod
+    def of(dataset: Any, iterator: Any) -> dict[str, Any] | None:
+        """The states there are; `None` if there are none."""
+        state = {}
+        if is_stateful(iterator):
+            state["iterator"] = copy.deepcopy(iterator.state_dict())
+        if is_stateful(dataset) and dataset is not iterator:
+            state["dataset"] = copy.deepcopy(dataset.state_dict())
+        return state or None
+
+    @staticmethod
+    def load_dataset(dataset: Any, state: dict[str, Any] | None) -> None:
+        """Before an iterator is made."""
+        if state and "dataset" in state:
+            dataset.load_state_dict(state["dataset"])
+
+    @staticmethod
+    def load_iterator(iterator: Any, state: dict[str, Any] | None) -> None:
+        """After it has been made."""
+        if state and "iterator" in state:
+            iterator.load_state_dict(state["iterator"])
