@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._utils import ExceptionWrapper
-from torch.utils.data import Subset, TensorDataset, _DatasetKind, _utils
+from torch.utils.data import Subset, TensorDataset, _DatasetKind
 from torch.utils.data.dataloader import (
     _BaseDataLoaderIter,
     _MultiProcessingDataLoaderIter,
@@ -16,6 +16,7 @@ from torch.utils.data.dataloader import (
 
 from feedline import _structure
 from feedline._place import Placed, StreamState
+from feedline._report import Report
 
 if TYPE_CHECKING:
     from feedline._loader import DataLoader
@@ -34,6 +35,8 @@ class InlineIter(Placed, _SingleProcessDataLoaderIter):
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         super().__init__(loader)
+        loader._report = Report("made by the consumer itself", "num_workers is 0")
+        self._arrival = loader._arrival_of(self)
         place = self._begin(loader, 0)
         self._read = self._progress.delivered
         self._streams = self._dataset_kind == _DatasetKind.Iterable
@@ -83,9 +86,7 @@ class InlineIter(Placed, _SingleProcessDataLoaderIter):
             raise
         finally:
             self._progress.note(number, self._sampler_state())
-        if self._pin_memory:
-            data = _utils.pin_memory.pin_memory(data, self._pin_memory_device)
-        return data
+        return self._arrival(data)
 
 
 class Gather:
@@ -149,6 +150,10 @@ class GatherIter(Placed, _MultiProcessingDataLoaderIter):
         self._gather = gather
         self._workers: list[Any] = []
         self._shutdown = True
+        loader._report = Report(
+            "gathered from memory", "the dataset is tensors or arrays, collated by default"
+        )
+        self._arrival = loader._arrival_of(self)
         self._ahead = (loader.prefetch_factor or 0) * loader.num_workers
         self._drawn: deque[tuple[int, Any, Any]] = deque()
         self._epochs = -1
@@ -185,9 +190,7 @@ class GatherIter(Placed, _MultiProcessingDataLoaderIter):
             if self._ahead:
                 self._draw()
             self._progress.note(number, state)
-        if self._pin_memory:
-            data = _utils.pin_memory.pin_memory(data, self._pin_memory_device)
-        return data
+        return self._arrival(data)
 
     def _make(self, number: int, index: Any) -> Any:
         try:

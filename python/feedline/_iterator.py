@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 import warnings
+import weakref
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -22,13 +23,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._C._autograd import _profiler_enabled
 from torch._utils import ExceptionWrapper
-from torch.utils.data import _DatasetKind, _utils
+from torch.utils.data import _DatasetKind
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDataLoaderIter
 
 from feedline import _parcel
-from feedline._engine import Board, Collected
+from feedline._engine import Board, Collected, Hold
 from feedline._pace import Pace
 from feedline._place import Place, Placed
+from feedline._report import Report
 from feedline._team import Processes, Threads
 from feedline._worker import BATCH, EMPTY, ENDED, FAILED, ROWS, Failed, Ground, Setup, read_stacks
 
@@ -82,6 +84,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         # Where the user's code makes whole batches, batch k is worker k mod n's, as under torch.
         self._bound_to_worker = self._streams or (self._in_order and not self._rows_wanted)
         self._failures = loader._failures
+        self._arrival = loader._arrival_of(self)
         self._ground = Ground(loader._commons())
         self._board = Board(self._ground.commons, self._num_workers)
         self._pace = Pace(self._num_workers, options.strict_window, self._prefetch_factor, self._learned)
@@ -92,6 +95,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         self._looked = time.monotonic()
         self._waited = 0.0
         self._pid = os.getpid()
+        self._hold: Hold | None = None
         setup = Setup(
             ground=self._ground,
             place=self._board.place,
@@ -115,9 +119,33 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         else:
             context = loader.multiprocessing_context or torch.multiprocessing
             self._team = Processes(context, setup)
+        self._report = loader._report = Report(*self._path(loader), workers=self._num_workers)
+        itself = weakref.ref(self)
+        self._report.refresh = lambda report: _refresh(report, itself())
         self._shutdown = False
         self._reset(loader, first_iter=True)
         self._team.start()
+
+    def _path(self, loader: DataLoader[Any]) -> tuple[str, str]:
+        """How batches are made, and why so."""
+        what = "worker threads" if self._options.workers == "thread" else "worker processes"
+        whole = f"made whole, each by one of {self._num_workers} {what}"
+        if self._options.why_workers:
+            what = f"{what} ({self._options.why_workers})"
+        if self._streams:
+            return whole, "the dataset is a stream, and every worker reads its own"
+        if self._rows_wanted and self._learned.rows_fit:
+            return (
+                f"made by {self._num_workers} {what}, which share the rows of a batch",
+                "samples are collated by default",
+            )
+        if self._rows_wanted:
+            return whole, "samples have no fixed structure"
+        if self._options.dispatch == "batch" or self._options.rng == "torch":
+            return whole, "it was asked for"
+        if getattr(self._dataset, "__getitems__", None):
+            return whole, "the dataset has __getitems__"
+        return whole, "there is a collate_fn" if self._auto_collation else "samples are not collated"
 
     @property
     def _workers(self) -> list[Any]:  # type: ignore[override]
@@ -292,9 +320,8 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
                 outcome = made[0]
                 if isinstance(outcome, _Raise):
                     outcome.now()
-                if self._pin_memory:
-                    outcome = _utils.pin_memory.pin_memory(outcome, self._pin_memory_device)
-                return outcome
+                hold, self._hold = self._hold, None
+                return self._arrival(outcome, hold)
 
     def _wait(self, began: float) -> Delivery | None:
         """The next batch that is done; ``None`` if there are no more."""
@@ -383,6 +410,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
                     if delivery.worker == worker and self._board.is_done(delivery.ticket)
                 )
             self._team.replace(worker, skip)
+            self._report.replaced_workers += 1
 
     def _mourn(self, ticket: int, units: range, unit: int, text: str) -> None:
         """A worker died at a unit: the others are loaded again by other workers, and so is that one, once."""
@@ -405,6 +433,8 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         """What a batch that is done turned out to be; ``None`` if there is nothing to hand over in its place."""
         collected = self._board.collect(delivery.ticket)
         delivery.ticket = -1
+        # Only page locks ask for it; kept longer, it would keep the batch's memory.
+        self._hold = collected.hold if self._pin_memory else None
         if delivery.kind == ROWS:
             return self._take_rows(delivery, collected)
         return self._take_parcel(delivery, collected)
@@ -479,6 +509,8 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         if self._shutdown or sys.is_finalizing() or os.getpid() != self._pid:
             return
         self._shutdown = True
+        _refresh(self._report, self)
+        self._report.refresh = None
         self._board.stop()
         self._team.end()
         if self._team.all_gone:
@@ -488,6 +520,24 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
 
     def __del__(self) -> None:
         self._shutdown_workers()
+
+
+def _refresh(report: Report, iterator: WorkerIter | None) -> None:
+    """Read the figures of an iterator that lives."""
+    if iterator is None:
+        return
+    report.batches, report.rows = iterator._yielded, iterator._pace.rows
+    report.waiting, report.stepping = iterator._waited, iterator._pace.steps
+    report.ran_ahead = iterator._pace.extra
+    report.together = iterator._learned.together
+    structure, rows = iterator._learned.structure, iterator._pace.rows // max(1, iterator._yielded)
+    report.bytes_per_batch = (
+        structure.bytes(rows) if structure is not None else iterator._learned.parcel_bytes
+    )
+    report.gauges = [
+        {"busy_s": gauge[1], "waiting_s": gauge[2], "units": gauge[3], "runs": gauge[4]}
+        for gauge in iterator._board.gauges()
+    ]
 
 
 class _Direct:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+import torch
+import torch.multiprocessing
 import torch.utils.data
 from torch.utils.data import IterDataPipe, MapDataPipe, _DatasetKind
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from feedline import _structure
+from feedline._arrival import Arrival
+from feedline._choice import choose
 from feedline._engine import Commons
 from feedline._inline import LARGEST, Gather, GatherIter, InlineIter
 from feedline._iterator import WorkerIter
 from feedline._pace import Learned
 from feedline._place import Place, Progress, encode, generator_of
+from feedline._report import Report
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -29,6 +34,8 @@ class Options:
     rng: str
     on_error: str
     strict_window: bool
+    #: Why the kind of workers was chosen, if it was.
+    why_workers: str = ""
 
 
 def _check(name: str, value: str, allowed: tuple[str, ...]) -> str:
@@ -65,6 +72,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         dispatch: str = "auto",
         rng: str = "sample",
         on_error: str = "raise",
+        device: torch.device | str | None = None,
     ) -> None:
         self._options = Options(
             workers=_check("workers", workers, ("process", "thread", "auto")),
@@ -73,11 +81,14 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             on_error=_check("on_error", on_error, ("raise", "skip", "replace")),
             strict_window=prefetch_factor is not None,
         )
+        self.device = None if device is None else torch.device(device)
+        self._arrival: Arrival | None = None
         self._learned = Learned()
         self._failures: list[dict[str, Any]] = []
         self._shared: Commons | None = None
         self._resume: Place | None = None
         self._progress: Progress | None = None
+        self._report = Report("not made yet", "iteration has not begun")
         super().__init__(
             dataset,
             batch_size,
@@ -138,7 +149,18 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             self.check_worker_number_rationality()
         if (gather := self._gather()) is not None:
             return GatherIter(self, gather)
+        if self.num_workers > 0 and self._options.workers == "auto":
+            self._choose_workers()
         return WorkerIter(self) if self.num_workers > 0 else InlineIter(self)
+
+    def _choose_workers(self) -> None:
+        """Decide between processes and threads, once."""
+        kind, why = "process", "every worker must have its own copy of a stream"
+        if self._dataset_kind == _DatasetKind.Map and len(self.dataset) > 0:
+            kind, why = choose(
+                self.dataset, self.multiprocessing_context or torch.multiprocessing.get_context()
+            )
+        self._options = replace(self._options, workers=kind, why_workers=why)
 
     def __iter__(self) -> _BaseDataLoaderIter:
         """An iterator over the batches of an epoch."""
@@ -167,6 +189,20 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         self._resume = Place.from_dict(state) if state else None
         self._iterator, self._progress = None, None
 
+    def _arrival_of(self, iterator: Any) -> Arrival:
+        """What happens to batches last. Page locks are kept from epoch to epoch, like the memory they lock."""
+        if self._arrival is None or self._arrival.pin != iterator._pin_memory:
+            self._arrival = Arrival(iterator._pin_memory, iterator._pin_memory_device, self.device)
+        return self._arrival
+
+    def stats(self) -> dict[str, Any]:
+        """The figures of the latest iterator: where the consumer's and the workers' time went."""
+        return self._report.stats()
+
+    def explain(self) -> str:
+        """In sentences: how batches are made and why so, what limits now, and what could be changed."""
+        return self._report.explain()
+
     def failures(self) -> list[dict[str, Any]]:
         """The samples that could not be loaded, in all epochs so far."""
         return list(self._failures)
@@ -174,5 +210,6 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
     def __getstate__(self) -> dict[str, Any]:
         """What is copied or pickled: all but memory and processes."""
         state = dict(self.__dict__)
-        state.update(_shared=None, _learned=Learned(), _iterator=None, _progress=None)
+        state.update(_shared=None, _arrival=None, _learned=Learned(), _iterator=None, _progress=None)
+        state["_report"] = Report("not made yet", "iteration has not begun")
         return state

@@ -77,7 +77,7 @@ class Pace:
         self._learned = learned
         self._size = 0
         self._batches = 0
-        self._extra = 0
+        self.extra = 0
         self._before: Any = None
         self._handed_over: float | None = None
         self.steps = 0.0
@@ -102,7 +102,7 @@ class Pace:
 
     def ran_ahead(self) -> None:
         """Workers ran ahead of a batch that was held up."""
-        self._extra += 1
+        self.extra += 1
 
     def run(self, rows: int, number: int) -> int:
         """How many rows of a batch a worker takes at once."""

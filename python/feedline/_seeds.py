@@ -102,8 +102,7 @@ class Seeds:
 
     def seed(self, index: Any) -> None:
         """Seed what is used, for a sample."""
-        number = index if type(index) is int else _number_of(index)
-        seed = sample_seed(self._seed, self._epoch, number & 0xFFFF_FFFF_FFFF_FFFF)
+        seed = sample_seed(self._seed, self._epoch, number_of(index))
         for source in self._used:
             source.seed(seed)
         if self._first:
@@ -137,6 +136,8 @@ class Seeds:
         return True
 
 
-def _number_of(index: Any) -> int:
+def number_of(index: Any) -> int:
     """A number for an index of any type, the same in every process."""
+    if type(index) is int:
+        return index & 0xFFFF_FFFF_FFFF_FFFF
     return int.from_bytes(hashlib.blake2b(repr(index).encode(), digest_size=8).digest(), "little")

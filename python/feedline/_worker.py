@@ -12,7 +12,7 @@ import random
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from multiprocessing import reduction
 from typing import Any
@@ -26,6 +26,7 @@ from feedline import _parcel, _structure
 from feedline._engine import Claim, Columns, Commons, Seat, exit_with
 from feedline._place import StreamState
 from feedline._seeds import Seeds
+from feedline._thread_rng import ThreadSeeds, info_rng
 
 #: Kinds of tickets.
 ROWS = 0
@@ -199,11 +200,11 @@ class Worker:
         self._init_error: ExceptionWrapper | None = None
         self._claimed: Any = None
         self._replaced: list[Failed] = []
-        self._seeds: Seeds | None = None
+        self._seeds: Seeds | ThreadSeeds | None = None
         self._skip = setup.skip
         streams = setup.kind == _DatasetKind.Iterable
         if setup.rng == "sample" and not streams:
-            self._seeds = Seeds(setup.base_seed)
+            self._seeds = ThreadSeeds(setup.base_seed) if setup.threads else Seeds(setup.base_seed)
             self._seeds.epoch(setup.generation)
         self._get: Callable[[Any], Any] = (
             self._get_or_replace if setup.on_error == "replace" else _getter(setup.dataset)
@@ -211,7 +212,7 @@ class Worker:
 
     def run(self) -> None:
         """Work until the board says that it is over."""
-        with self._as_worker():
+        with self._as_worker(), self._seeds if isinstance(self._seeds, ThreadSeeds) else nullcontext():
             try:
                 if self._setup.init_fn is not None:
                     self._setup.init_fn(self._worker)
@@ -231,6 +232,7 @@ class Worker:
             num_workers=setup.workers,
             seed=setup.base_seed + self._worker,
             dataset=setup.dataset,
+            rng=info_rng(self._seeds) if isinstance(self._seeds, ThreadSeeds) else None,
             worker_method="thread" if setup.threads else "multiprocessing",
         )
         if setup.threads:

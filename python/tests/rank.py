@@ -6,6 +6,8 @@ Each rank runs the reference and the subject one after the other and writes `DIR
 its batches of record numbers by epoch and stage, and what the run's loader was.
 """
 
+# ruff: noqa: D105, D107
+
 import json
 import os
 import sys

@@ -6,7 +6,7 @@ must be what it sees with torch's loader. Record i is the number i, so batches c
 """
 
 # The names of the tests say the behaviour.
-# ruff: noqa: D103
+# ruff: noqa: D103, D105, D107
 
 import copy
 import json
@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ import torch
 from accelerate.data_loader import prepare_data_loader, skip_first_batches
 from compare import assert_same
 from conftest import SUBJECT_IS_TORCH, Loader
-from pytorch_lightning.callbacks import BasePredictionWriter
+from pytorch_lightning.callbacks import BasePredictionWriter, Callback
 from rank import BATCH, EPOCHS, RECORDS, SEED, Model, Records, new_trainer
 from torch.utils.data import DataLoader as TorchLoader
 from torch.utils.data import DistributedSampler, IterableDataset, get_worker_info
@@ -43,7 +44,7 @@ pytestmark = [
         "ignore:This DataLoader will create",
         "ignore:.*does not have many workers",
         "ignore:.*sampler has shuffling enabled",
-        "ignore:.*enabled train dataloader shuffling",
+        "ignore:.*enabled .* dataloader shuffling",
         "ignore:.*LeafSpec",
     ),
 ]
@@ -75,6 +76,10 @@ def records(loader: Any) -> list[list[int]]:
     return [batch[0].tolist() for batch in loader]
 
 
+def flat(batches: list[list[int]]) -> list[int]:
+    return [record for batch in batches for record in batch]
+
+
 class Flawed(Records):
     """Some records cannot be read; the others say which process read them."""
 
@@ -96,9 +101,11 @@ class Streamed(IterableDataset):
 # --- Lightning ----------------------------------------------------------------------------------
 
 
-def fit(loader_class: type, trainer_options: dict, **options: Any) -> tuple[Any, Model]:
+def fit(
+    loader_class: type, trainer_options: dict, seed_workers: bool = True, **options: Any
+) -> tuple[Any, Model]:
     """Train as a user would, with shuffled loaders for training and validation."""
-    pytorch_lightning.seed_everything(SEED, workers=True, verbose=False)
+    pytorch_lightning.seed_everything(SEED, workers=seed_workers, verbose=False)
     trainer, model = new_trainer(**trainer_options), Model()
     train, val = (new_loader(loader_class, shuffle=True, **options) for _ in range(2))
     trainer.fit(model, train, val)
@@ -147,10 +154,77 @@ def test_lightning_ends_the_workers(persistent: bool) -> None:
 
 
 @OF_FEEDLINE
-def test_lightning_trains_on_the_same_batches_from_threads() -> None:
-    _, threads = fit(Loader, {}, workers="thread")
-    _, reference = fit(TorchLoader, {})
-    assert threads.seen == reference.seen
+@pytest.mark.parametrize("seed_workers", [False, True])
+def test_lightning_trains_on_torchs_batches_from_threads(seed_workers: bool) -> None:
+    # To seed workers Lightning gives loaders a `worker_init_fn`, which sets generators of the process it is in.
+    runs = []
+    for loader_class, options in ((Loader, {"workers": "thread"}), (TorchLoader, {})):
+        _, model = fit(loader_class, {}, seed_workers, **options)
+        runs.append((model.seen, model.layer.weight.detach(), torch.get_rng_state()))
+    assert_same(runs[0], runs[1])
+
+
+class Saver(Callback):
+    """Saves a checkpoint after some batch."""
+
+    def __init__(self, path: Path, after: int) -> None:
+        self.path = path
+        self.after = after
+
+    def on_train_batch_end(self, trainer: Any, *rest: Any) -> None:
+        """Called with each batch."""
+        if trainer.global_step == self.after:
+            trainer.save_checkpoint(self.path)
+
+
+class EpochSaver(Callback):
+    """Saves a checkpoint after each epoch."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def on_train_epoch_end(self, trainer: Any, module: Any) -> None:
+        """Called after each epoch."""
+        trainer.save_checkpoint(self.path / f"{trainer.current_epoch}.ckpt")
+
+
+def trained_on(model: Model) -> list[list[int]]:
+    return [batch for stage, _, batch in model.seen if stage == "train"]
+
+
+def resumed(path: Path, **options: Any) -> Model:
+    """What is trained after a checkpoint, by another process with another state of generators."""
+    torch.manual_seed(SEED + 1)
+    model = Model()
+    trainer = new_trainer(num_sanity_val_steps=0)
+    trainer.fit(model, new_loader(Loader, shuffle=True, **options), ckpt_path=path)
+    return model
+
+
+@OF_FEEDLINE
+@pytest.mark.parametrize("options", [{"num_workers": 0}, {}, {"persistent_workers": True}], ids=str)
+@pytest.mark.parametrize("after", [1, 5, 15, 21])
+def test_lightning_goes_on_within_an_epoch(after: int, options: dict, tmp_path: Path) -> None:
+    path = tmp_path / "some.ckpt"
+    torch.manual_seed(SEED)
+    model = Model()
+    trainer = new_trainer(callbacks=[Saver(path, after)], num_sanity_val_steps=0)
+    trainer.fit(model, new_loader(Loader, shuffle=True, **options))
+    rest = trained_on(resumed(path, **options))
+    in_epoch = RECORDS // BATCH - after % (RECORDS // BATCH)
+    assert rest[:in_epoch] == trained_on(model)[after : after + in_epoch]
+    assert len(rest) == EPOCHS * RECORDS // BATCH - after
+
+
+@OF_FEEDLINE
+@pytest.mark.parametrize("options", [{"num_workers": 0}, {}, {"persistent_workers": True}], ids=str)
+def test_lightning_goes_on_after_an_epoch(options: dict, tmp_path: Path) -> None:
+    torch.manual_seed(SEED)
+    model = Model()
+    trainer = new_trainer(callbacks=[EpochSaver(tmp_path)], num_sanity_val_steps=0)
+    trainer.fit(model, new_loader(Loader, shuffle=True, **options))
+    rest = trained_on(resumed(tmp_path / "0.ckpt", **options))
+    assert sorted(flat(rest)) == list(range(RECORDS))
 
 
 class Writer(BasePredictionWriter):
@@ -257,9 +331,9 @@ def test_options_take_effect_in_a_loader_that_lightning_built(in_hook: bool) -> 
 
     trainer = new_trainer()
     model = Model(**({"predict_dataloader": make} if in_hook else {}))
-    model.predict_step = lambda batch, position: batch  # type: ignore[method-assign, assignment]
+    model.predict_step = lambda batch: batch  # type: ignore[method-assign, assignment]
     batches = trainer.predict(model, None if in_hook else make())
-    assert sum(records(batches), []) == [i for i in range(RECORDS) if i % 5 != 1]
+    assert flat(records(batches)) == [i for i in range(RECORDS) if i % 5 != 1]
     assert {pid for _, pids in batches for pid in pids.tolist()} == {os.getpid()}
 
 
@@ -286,6 +360,14 @@ def prepared_class(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
     return Loader
 
 
+@contextmanager
+def reference_only() -> Iterator[None]:
+    """Accelerate builds loaders of torch's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(accelerate.data_loader, "DataLoader", TorchLoader)
+        yield
+
+
 def test_accelerate_builds_the_class_that_its_name_is_bound_to(prepared_class: type) -> None:
     # Whatever it is given. So without the rebinding there is nothing of Feedline in a prepared loader.
     prepared = accelerate.Accelerator(cpu=True).prepare(new_loader(Loader))
@@ -302,22 +384,12 @@ def test_accelerate_gives_torchs_batches(options: dict, prepared_class: type) ->
     epochs = []
     for loader_class in (Loader, TorchLoader):
         accelerate.utils.set_seed(SEED)
-        loader = new_loader(loader_class, shuffle=True, **options)
-        if loader_class is TorchLoader:
-            prepared = reference_of(lambda: accelerator.prepare(loader))
-        else:
-            prepared = accelerator.prepare(loader)
+        with reference_only() if loader_class is TorchLoader else nullcontext():
+            prepared = accelerator.prepare(new_loader(loader_class, shuffle=True, **options))
         ends = [(batch[0].tolist(), prepared.end_of_dataloader) for _ in range(EPOCHS) for batch in prepared]
         epochs.append([ends, len(prepared), prepared.total_batch_size, torch.get_rng_state()])
     assert_same(epochs[0], epochs[1])
     assert [number for number, (_, is_end) in enumerate(epochs[0][0], 1) if is_end] == [16, 32]
-
-
-def reference_of(prepare: Callable[[], Any]) -> Any:
-    """What Accelerate prepares if its loader is torch's."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(accelerate.data_loader, "DataLoader", TorchLoader)
-        return prepare()
 
 
 @pytest.mark.parametrize("split_batches", [False, True])
@@ -347,7 +419,8 @@ def test_accelerate_gives_each_process_torchs_shard(
         return found
 
     subject = shards(Loader)
-    assert subject == reference_of(lambda: shards(TorchLoader))
+    with reference_only():
+        assert subject == shards(TorchLoader)
     if "drop_last" not in options:
         for epoch in range(EPOCHS):
             assert {i for shard in subject for batch in shard[epoch] for i in batch} == set(range(RECORDS))
@@ -369,7 +442,7 @@ def test_a_prepared_loader_can_be_given_a_loader_with_options() -> None:
     options = {"num_workers": 2, "workers": "thread", "on_error": "skip"}
     prepared.base_dataloader = Loader(prepared.dataset, batch_sampler=prepared.batch_sampler, **options)
     batches = list(prepared)
-    assert sum(records(batches), []) == [i for i in range(RECORDS) if i % 5 != 1]
+    assert flat(records(batches)) == [i for i in range(RECORDS) if i % 5 != 1]
     assert {pid for _, pids in batches for pid in pids.tolist()} == {os.getpid()}
 
 
@@ -473,24 +546,22 @@ def test_lightning_builds_a_subclass_anew(made: Callable, rebuild: Callable) -> 
     rebuilt = rebuild(loader, DistributedSampler(loader.dataset, num_replicas=2, rank=1, shuffle=False))
     assert type(rebuilt) is Tagged
     assert rebuilt.tag == "mine"
-    assert sum(records(rebuilt), []) == list(range(1, RECORDS, 2))
+    assert flat(records(rebuilt)) == list(range(1, RECORDS, 2))
 
 
 @COPIES
 @pytest.mark.parametrize("persistent", [False, True])
 def test_a_copy_gives_the_same_batches(copy_of: Callable, persistent: bool) -> None:
-    generator = torch.Generator().manual_seed(SEED)
-    options = {"persistent_workers": persistent, "shuffle": True, "generator": generator}
-    loader = new_loader(Tagged, tag="mine", **options)
+    options = {"persistent_workers": persistent, "shuffle": True}
+    loader = new_loader(Tagged, tag="mine", generator=torch.Generator().manual_seed(SEED), **options)
     records(loader)  # what an epoch leaves behind in the loader is not in the way
     twin = copy_of(loader)
     assert type(twin) is Tagged
     assert (twin.tag, twin.epochs) == ("mine", 1)
-    state = generator.get_state()
-    expected = records(loader)
-    twin.generator.set_state(state)  # of a copy that is not deep, it is the same generator
-    assert records(twin) == expected
-    assert twin.epochs == loader.epochs == 2
+    reference = new_loader(TorchLoader, generator=loader.generator.clone_state(), **options)
+    expected = [records(reference) for _ in range(EPOCHS)]
+    assert [records(twin) for _ in range(EPOCHS)] == expected
+    assert (twin.epochs, loader.epochs) == (1 + EPOCHS, 1)
 
 
 @COPIES

@@ -428,7 +428,9 @@ def test_without_workers_every_exception_arrives_as_it_is(
     assert next(iterator).tolist() == [8, 9, 10, 11]
 
 
+# The subject tries again with a new worker before it gives up, and warns of that.
 @BOTH
+@pytest.mark.filterwarnings("ignore:DataLoader worker:RuntimeWarning")
 @pytest.mark.parametrize("fail", [zoo.end_process, zoo.raise_system_exit, zoo.raise_generator_exit])
 def test_a_sample_that_always_ends_its_worker_is_an_error(loader_class: type, fail: Callable) -> None:
     failure = failure_of(lambda: list(loader_class(zoo.Faulty(fail, bad=[1]), batch_size=4, num_workers=1)))
