@@ -19,7 +19,7 @@ from feedline._engine import Commons
 from feedline._inline import LARGEST, Gather, GatherIter, InlineIter
 from feedline._iterator import WorkerIter
 from feedline._pace import Learned
-from feedline._place import Place, Progress, encode, generator_of
+from feedline._place import Place, Progress, encode, generator_of, set_generator
 from feedline._report import Report
 
 T_co = TypeVar("T_co", covariant=True)
@@ -156,16 +156,19 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
     def _choose_workers(self) -> None:
         """Decide between processes and threads, once."""
         kind, why = "process", "every worker must have its own copy of a stream"
-        if self._dataset_kind == _DatasetKind.Map and len(self.dataset) > 0:
-            kind, why = choose(
-                self.dataset, self.multiprocessing_context or torch.multiprocessing.get_context()
-            )
+        dataset: Any = self.dataset
+        if self._dataset_kind == _DatasetKind.Map and len(dataset) > 0:
+            kind, why = choose(dataset, self.multiprocessing_context or torch.multiprocessing.get_context())
         self._options = replace(self._options, workers=kind, why_workers=why)
 
     def __iter__(self) -> _BaseDataLoaderIter:
         """An iterator over the batches of an epoch."""
         if self._resume is not None:
             self._iterator = None  # persistent workers begin anew, where the state says
+            if not self._resume.under_way and not self._resume.keeps_seed:
+                # The epoch to come draws its seed first.
+                set_generator(generator_of(self), self._resume)
+                self._resume = None
         return super().__iter__()
 
     def state_dict(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import copy
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,8 @@ class Place:
     generator: str
     #: Whether an epoch was under way.
     under_way: bool = False
+    #: Whether the next epoch keeps the seed of this one, because its workers persist.
+    keeps_seed: bool = False
     #: The seed of the samples' random numbers, and the epoch they are addressed with.
     seed: int = 0
     generation: int = 0
@@ -75,6 +78,11 @@ def encode(generator: torch.Generator) -> str:
     return base64.b64encode(bytes(generator.get_state().numpy())).decode()
 
 
+def set_generator(generator: torch.Generator, place: Place) -> None:
+    """Put a generator where it was."""
+    generator.set_state(_decode(place.generator))
+
+
 def _decode(text: str) -> torch.Tensor:
     try:
         return torch.frombuffer(bytearray(base64.b64decode(text, validate=True)), dtype=torch.uint8)
@@ -85,8 +93,11 @@ def _decode(text: str) -> torch.Tensor:
 class Progress:
     """How far an epoch has got. The loader keeps it when the iterator is gone."""
 
-    def __init__(self, generator: torch.Generator, seed: int, generation: int, place: Place | None) -> None:
+    def __init__(
+        self, generator: torch.Generator, seed: int, generation: int, persists: bool, place: Place | None
+    ) -> None:
         self._generator = generator
+        self._persists = persists
         self._began_with = encode(generator) if place is None else place.generator
         self.seed = seed
         self.generation = generation
@@ -97,8 +108,9 @@ class Progress:
         #: For a stream: what gives each worker's part of the place.
         self.streams: Callable[[], list[dict[str, Any]]] | None = None
         self.next_worker = 0
-        if place is not None and place.under_way:
+        if place is not None and (place.under_way or place.keeps_seed):
             self.seed, self.generation = place.seed, place.generation
+        if place is not None and place.under_way:
             self.delivered, self.beyond = place.delivered, set(place.beyond)
             self.sampler, self.next_worker = place.sampler, place.next_worker
 
@@ -112,6 +124,9 @@ class Progress:
 
     def place(self) -> Place:
         """The place that this is."""
+        if not self.under_way and self._persists:
+            now, generation = encode(self._generator), self.generation + 1
+            return Place(generator=now, keeps_seed=True, seed=self.seed, generation=generation)
         if not self.under_way:
             return Place(generator=encode(self._generator))
         return Place(
@@ -144,14 +159,21 @@ class Placed:
         place, loader._resume = loader._resume, None
         generator = generator_of(loader)
         if place is not None:
-            generator.set_state(_decode(place.generator))
-        self._progress = loader._progress = Progress(generator, int(self._base_seed), generation, place)
+            set_generator(generator, place)
+        persists = loader.persistent_workers and loader.num_workers > 0
+        self._progress = loader._progress = Progress(
+            generator, int(self._base_seed), generation, persists, place
+        )
         self._base_seed = self._progress.seed
         if place is None or not place.under_way:
             return None
         if self._stateful_sampler is not None and place.sampler is not None:
             self._stateful_sampler.load_state_dict(copy.deepcopy(place.sampler))
             self._sampler_iter = iter(self._index_sampler)
+            # With its last batch a sampler may have gone on to the next epoch; this one is over all the same.
+            with suppress(TypeError, NotImplementedError):
+                if place.delivered >= len(self._index_sampler):
+                    self._sampler_iter = iter(())
         elif place.streams is None:
             for _ in range(place.delivered):
                 next(self._sampler_iter, None)

@@ -88,7 +88,8 @@ class Threads:
     """Worker threads. They end when the sample they are at is done, and cannot be made to."""
 
     def __init__(self, setup: Setup) -> None:
-        self._setup = replace(setup, threads=True)
+        setup.threads = True
+        self._setup = setup
         self.members: list[threading.Thread] = []
 
     def start(self) -> None:

@@ -6,8 +6,6 @@ Each rank runs the reference and the subject one after the other and writes `DIR
 its batches of record numbers by epoch and stage, and what the run's loader was.
 """
 
-# ruff: noqa: D105, D107
-
 import json
 import os
 import sys
@@ -79,15 +77,10 @@ class Model(pytorch_lightning.LightningModule):
 
 def new_trainer(**options: Any) -> pytorch_lightning.Trainer:
     """A trainer that prints, logs and saves nothing."""
-    return pytorch_lightning.Trainer(
-        accelerator="cpu",
-        max_epochs=EPOCHS,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        **options,
+    quiet = dict.fromkeys(
+        ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False
     )
+    return pytorch_lightning.Trainer(**{"accelerator": "cpu", "max_epochs": EPOCHS, **quiet, **options})
 
 
 def plain() -> dict[str, Any]:

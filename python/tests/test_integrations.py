@@ -6,7 +6,6 @@ must be what it sees with torch's loader. Record i is the number i, so batches c
 """
 
 # The names of the tests say the behaviour.
-# ruff: noqa: D103, D105, D107
 
 import copy
 import json
@@ -46,6 +45,7 @@ pytestmark = [
         "ignore:.*sampler has shuffling enabled",
         "ignore:.*enabled .* dataloader shuffling",
         "ignore:.*LeafSpec",
+        "ignore:.*have no `val_dataloader`",
     ),
 ]
 
@@ -192,39 +192,52 @@ def trained_on(model: Model) -> list[list[int]]:
     return [batch for stage, _, batch in model.seen if stage == "train"]
 
 
-def resumed(path: Path, **options: Any) -> Model:
-    """What is trained after a checkpoint, by another process with another state of generators."""
-    torch.manual_seed(SEED + 1)
-    model = Model()
-    trainer = new_trainer(num_sanity_val_steps=0)
-    trainer.fit(model, new_loader(Loader, shuffle=True, **options), ckpt_path=path)
-    return model
+def train(
+    generator_seed: int, callbacks: list, checkpoint: Path | None, options: dict, **trainer_options: Any
+) -> list[list[int]]:
+    """Train with an order of the loader's own, from a checkpoint if there is one."""
+    trainer, model = new_trainer(callbacks=callbacks, limit_val_batches=0, **trainer_options), Model()
+    generator = torch.Generator().manual_seed(generator_seed)
+    loader = new_loader(Loader, shuffle=True, generator=generator, **options)
+    trainer.fit(model, loader, ckpt_path=checkpoint)
+    return trained_on(model)
+
+
+GOING_ON = pytest.mark.parametrize(
+    "options",
+    [{"num_workers": 0}, {}, {"persistent_workers": True}],
+    ids=["no workers", "workers", "persistent"],
+)
 
 
 @OF_FEEDLINE
-@pytest.mark.parametrize("options", [{"num_workers": 0}, {}, {"persistent_workers": True}], ids=str)
+@GOING_ON
 @pytest.mark.parametrize("after", [1, 5, 15, 21])
 def test_lightning_goes_on_within_an_epoch(after: int, options: dict, tmp_path: Path) -> None:
-    path = tmp_path / "some.ckpt"
-    torch.manual_seed(SEED)
-    model = Model()
-    trainer = new_trainer(callbacks=[Saver(path, after)], num_sanity_val_steps=0)
-    trainer.fit(model, new_loader(Loader, shuffle=True, **options))
-    rest = trained_on(resumed(path, **options))
-    in_epoch = RECORDS // BATCH - after % (RECORDS // BATCH)
-    assert rest[:in_epoch] == trained_on(model)[after : after + in_epoch]
-    assert len(rest) == EPOCHS * RECORDS // BATCH - after
+    path = tmp_path / "within.ckpt"
+    whole = train(SEED, [Saver(path, after)], None, options)
+    assert len(whole) == EPOCHS * RECORDS // BATCH
+    assert train(SEED + 1, [], path, options) == whole[after:]
 
 
 @OF_FEEDLINE
-@pytest.mark.parametrize("options", [{"num_workers": 0}, {}, {"persistent_workers": True}], ids=str)
+@GOING_ON
 def test_lightning_goes_on_after_an_epoch(options: dict, tmp_path: Path) -> None:
-    torch.manual_seed(SEED)
-    model = Model()
-    trainer = new_trainer(callbacks=[EpochSaver(tmp_path)], num_sanity_val_steps=0)
-    trainer.fit(model, new_loader(Loader, shuffle=True, **options))
-    rest = trained_on(resumed(tmp_path / "0.ckpt", **options))
+    # It does not load the state then: the next epoch is whole, in the order of the generator that it finds.
+    train(SEED, [EpochSaver(tmp_path)], None, options)
+    rest = train(SEED + 1, [], tmp_path / "0.ckpt", options)
     assert sorted(flat(rest)) == list(range(RECORDS))
+
+
+@OF_FEEDLINE
+@GOING_ON
+def test_lightning_goes_on_after_an_epoch_of_training_by_steps(options: dict, tmp_path: Path) -> None:
+    # Of the epoch in the state nothing is left; the next one follows in the order it would have had.
+    by_steps = {"max_epochs": -1, "max_steps": 40}
+    whole = train(SEED, [EpochSaver(tmp_path)], None, options, **by_steps)
+    rest = train(SEED + 1, [], tmp_path / "0.ckpt", options, **by_steps)
+    assert rest == whole[RECORDS // BATCH :]
+    assert len(whole) == 40
 
 
 class Writer(BasePredictionWriter):
@@ -434,6 +447,21 @@ def test_accelerate_skips_the_first_batches(dataset: Any, skipped: int, prepared
     loader = new_loader(Loader, dataset)
     assert records(skip_first_batches(loader, skipped)) == expected
     assert records(skip_first_batches(accelerator.prepare(loader), skipped)) == expected
+
+
+@OF_FEEDLINE
+@pytest.mark.parametrize("prepared_class", ["rebound"], indirect=True)
+@pytest.mark.parametrize("dataset", [Records(), Streamed()], ids=["map", "stream"])
+def test_a_prepared_loader_goes_on_within_an_epoch(dataset: Any, prepared_class: type) -> None:
+    # Accelerate takes the state before each batch, adds an entry of its own and gives it back as it is.
+    accelerator = accelerate.Accelerator(cpu=True)
+    prepared = accelerator.prepare(new_loader(Loader, dataset))
+    batches = iter(prepared)
+    begun = [next(batches) for _ in range(5)]
+    state = copy.deepcopy(prepared.state_dict())
+    other = accelerator.prepare(new_loader(Loader, dataset))
+    other.load_state_dict(state)
+    assert records(begun) + records(other) == records(begun + list(batches))
 
 
 @OF_FEEDLINE

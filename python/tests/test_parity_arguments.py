@@ -4,7 +4,6 @@ The texts are written out, because users and trainers match on them, and are ask
 """
 
 # The names of the tests say the behaviour.
-# ruff: noqa: D103
 
 import gc
 import inspect

@@ -5,7 +5,6 @@ number is the subject's own affair; it is compared with one worker and where bat
 """
 
 # The names of the tests say the behaviour.
-# ruff: noqa: D103
 
 from collections.abc import Callable
 from typing import Any

@@ -4,7 +4,6 @@ A stream belongs to its worker, so here the number of the worker that failed is 
 """
 
 # The names of the tests say the behaviour.
-# ruff: noqa: D103
 
 from collections.abc import Callable
 from typing import Any

@@ -5,7 +5,6 @@ outlive everything that made them.
 """
 
 # The names of the tests say the behaviour.
-# ruff: noqa: D103
 
 import copy
 import io

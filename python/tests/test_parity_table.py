@@ -6,7 +6,6 @@ Torch's result is the same for any number of workers from one up, so it is compu
 """
 
 # The names of the tests say the behaviour.
-# ruff: noqa: D103
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial

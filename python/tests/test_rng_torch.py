@@ -5,7 +5,6 @@ workers. `rng="torch"` gives each worker torch's one stream instead and sends ba
 """
 
 # The names of the tests say the behaviour.
-# ruff: noqa: D103
 
 from typing import Any
 

@@ -5,7 +5,6 @@ alone unless the docstring says otherwise.
 """
 
 # The names of the methods are those of the protocols; what is special stands at the class.
-# ruff: noqa: D102, D103, D105, D107
 
 import enum
 import multiprocessing
