@@ -19,7 +19,7 @@ from feedline._engine import Commons
 from feedline._inline import LARGEST, Gather, GatherIter, InlineIter
 from feedline._iterator import WorkerIter
 from feedline._pace import Learned
-from feedline._place import Place, Progress, encode, generator_of, set_generator
+from feedline._place import Place, Progress, encode, generator_of, load_sampler, set_generator
 from feedline._report import Report
 
 T_co = TypeVar("T_co", covariant=True)
@@ -168,6 +168,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             if not self._resume.under_way and not self._resume.keeps_seed:
                 # The epoch to come draws its seed first.
                 set_generator(generator_of(self), self._resume)
+                load_sampler(self, self._resume)
                 self._resume = None
         return super().__iter__()
 

@@ -90,6 +90,26 @@ def _decode(text: str) -> torch.Tensor:
         raise ValueError("the state's generator is damaged") from error
 
 
+def state_of(thing: Any) -> Any:
+    """The state of something that has one."""
+    return None if thing is None else copy.deepcopy(thing.state_dict())
+
+
+def stateful_sampler_of(loader: DataLoader[Any]) -> Any:
+    """The sampler that has a state, if there is one."""
+    samplers: tuple[Any, ...] = (loader.batch_sampler, loader.sampler)
+    return next((sampler for sampler in samplers if is_stateful(sampler)), None)
+
+
+def load_sampler(loader: DataLoader[Any], place: Place) -> bool:
+    """Put a sampler that has a state where it was. Whether there is one."""
+    sampler = stateful_sampler_of(loader)
+    if sampler is None or place.sampler is None:
+        return False
+    sampler.load_state_dict(copy.deepcopy(place.sampler))
+    return True
+
+
 class Progress:
     """How far an epoch has got. The loader keeps it when the iterator is gone."""
 
@@ -105,6 +125,7 @@ class Progress:
         self.beyond: set[int] = set()
         self.under_way = True
         self.sampler: Any = None
+        self.stateful_sampler: Any = None
         #: For a stream: what gives each worker's part of the place.
         self.streams: Callable[[], list[dict[str, Any]]] | None = None
         self.next_worker = 0
@@ -126,9 +147,9 @@ class Progress:
         """The place that this is."""
         if not self.under_way and self._persists:
             now, generation = encode(self._generator), self.generation + 1
-            return Place(generator=now, keeps_seed=True, seed=self.seed, generation=generation)
+            return Place(now, False, True, self.seed, generation, sampler=state_of(self.stateful_sampler))
         if not self.under_way:
-            return Place(generator=encode(self._generator))
+            return Place(encode(self._generator), sampler=state_of(self.stateful_sampler))
         return Place(
             generator=self._began_with,
             under_way=True,
@@ -154,8 +175,7 @@ class Placed:
 
     def _begin(self, loader: DataLoader[Any], generation: int) -> Place | None:
         """An epoch begins: where, if not at the beginning. Nothing has been drawn from the sampler yet."""
-        samplers: tuple[Any, ...] = (loader.batch_sampler, loader.sampler)
-        self._stateful_sampler: Any = next((s for s in samplers if is_stateful(s)), None)
+        self._stateful_sampler = stateful_sampler_of(loader)
         place, loader._resume = loader._resume, None
         generator = generator_of(loader)
         if place is not None:
@@ -164,11 +184,12 @@ class Placed:
         self._progress = loader._progress = Progress(
             generator, int(self._base_seed), generation, persists, place
         )
+        self._progress.stateful_sampler = self._stateful_sampler
         self._base_seed = self._progress.seed
+        loaded = place is not None and load_sampler(loader, place)
         if place is None or not place.under_way:
             return None
-        if self._stateful_sampler is not None and place.sampler is not None:
-            self._stateful_sampler.load_state_dict(copy.deepcopy(place.sampler))
+        if loaded:
             self._sampler_iter = iter(self._index_sampler)
             # With its last batch a sampler may have gone on to the next epoch; this one is over all the same.
             with suppress(TypeError, NotImplementedError):
@@ -181,7 +202,7 @@ class Placed:
 
     def _sampler_state(self) -> Any:
         """The state of the sampler after what it gave last."""
-        return None if self._stateful_sampler is None else copy.deepcopy(self._stateful_sampler.state_dict())
+        return state_of(self._stateful_sampler)
 
 
 class StreamState:
