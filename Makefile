@@ -17,7 +17,7 @@ export PATH := $(CURDIR)/.tools/bin:$(PATH)
 
 feedline := target/release/feedline
 burn := target/peers/release/feedline-peer-burn
-python_dirs := bench python
+python_dirs := bench python examples/python
 python_sources := $(shell find crates python/feedline -name '*.rs' -o -name '*.py' -o -name Cargo.toml) Cargo.lock pyproject.toml
 
 .PHONY: help

@@ -46,7 +46,26 @@ def _check(name: str, value: str, allowed: tuple[str, ...]) -> str:
 
 
 class DataLoader(torch.utils.data.DataLoader[T_co]):
-    """A drop-in for ``torch.utils.data.DataLoader``."""
+    """A drop-in for ``torch.utils.data.DataLoader``.
+
+    It takes the arguments of torch's loader, which mean the same, and these:
+
+    Args:
+        workers: ``"process"``, ``"thread"``, or ``"auto"``, which measures some samples and chooses.
+        dispatch: ``"auto"``: workers share the rows of a batch where default collation applies;
+            ``"batch"``: every batch is made by one worker, as under torch.
+        rng: ``"sample"``: ``random``, ``numpy.random`` and ``torch`` are seeded for every sample by
+            (seed, epoch, index), so that augmentations do not depend on the number of workers;
+            ``"torch"``: torch's random streams, one for each worker.
+        on_error: what becomes of a sample that cannot be loaded: ``"raise"`` its error in place of its batch,
+            ``"skip"`` it, or ``"replace"`` it by another one of the same batch. `failures` lists them.
+        device: where batches arrive, copied beside the training step.
+
+    >>> loader = DataLoader(list(range(10)), batch_size=4, num_workers=2)
+    >>> [batch.tolist() for batch in loader]
+    [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    >>> state = loader.state_dict()  # a place in the run, as plain data
+    """
 
     def __init__(
         self,

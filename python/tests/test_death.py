@@ -4,9 +4,6 @@ Samples end their worker in many ways and at many moments. Whether one has done 
 memory without a lock, because a lock would die with its holder.
 """
 
-# The names of the tests and of the methods say the behaviour.
-# ruff: noqa: D102, D103, D105, D107
-
 import ctypes
 import faulthandler
 import itertools
@@ -36,7 +33,7 @@ pytestmark = [
 ]
 
 #: A mistake may be that workers are started for ever. No test here needs as long as this.
-SOON = pytest.mark.timeout(30)
+SOON = pytest.mark.timeout(20)
 
 #: The words of torch for each way to die.
 EXITED = (
@@ -191,11 +188,15 @@ def test_the_place_of_a_killed_worker_is_taken_by_one_of_its_number() -> None:
     next(iterator)
     before = [worker.pid for worker in iterator._workers]
     os.kill(before[1], signal.SIGKILL)
-    with pytest.warns(RuntimeWarning, match=rf"\(pid {before[1]}\) is killed by signal: Killed"):
+
+    def replaced() -> list[int]:
         # Nobody waits for a worker that is not needed, so look for it as a long wait would.
-        while [worker.pid for worker in iterator._workers] == before:
+        while iterator._workers[1].pid == before[1]:
             iterator._look_after_workers()
-    after = [worker.pid for worker in iterator._workers]
+        return [worker.pid for worker in iterator._workers]
+
+    after, given = with_warnings(replaced)
+    assert re.match(rf"DataLoader worker \(pid {before[1]}\) is killed by signal: Killed", *deaths(given))
     assert after[0] == before[0]
     assert len(list(iterator)) == 39
 
@@ -430,11 +431,11 @@ def test_a_sample_that_always_kills_does_not_outlive_its_epoch(workers: int) -> 
 
     def epochs() -> list:
         next(iter(loader))
-        dataset.deadly = frozenset()
+        while dataset.died[3] == 0:
+            threading.Event().wait(0.001)
         return journal(loader)
 
     entries, _ = with_warnings(epochs)
-    # The workers have the dataset as it was, so the sample fails in the new epoch as well.
     assert [isinstance(entry, Failure) for entry in entries] == [i == 3 for i in range(24)]
     assert dataset.died[3] <= 4
 
