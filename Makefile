@@ -97,17 +97,25 @@ release:
 	cargo build --quiet --release -p feedline-cli
 
 .PHONY: bench
-bench: release ## The main benchmark: how long training waits for its data
+bench: release package ## The main benchmark: how long training waits for its data, beside PyTorch
+	echo "==> the engine alone"
 	$(feedline) bench delay
+	echo "==> the drop-in beside PyTorch"
+	.venv/bin/python bench/dropin/run.py delay --scale smoke --repeats 2
+
+.PHONY: bench-dropin
+bench-dropin: package ## All studies of the drop-in beside PyTorch (over an hour), or STUDY=tiny and the like
+	tools/setup peers
+	.venv/bin/python bench/dropin/run.py $(or $(STUDY),all)
 
 .PHONY: bench-overhead
-bench-overhead: release ## Rows per second when rows cost nothing, beside the rivals of `make peers`
+bench-overhead: release ## Rows per second when rows cost nothing, beside torch and the rivals of `make peers`
 	$(feedline) bench overhead
 	if [[ -x $(burn) ]]; then
 	  echo "==> burn"
 	  $(burn)
 	fi
-	if [[ -e .venv/requirements-peers.txt ]]; then
+	if [[ -e .venv/requirements-dev.txt ]]; then
 	  echo "==> torch"
 	  .venv/bin/python bench/peers/torch_overhead.py
 	fi
@@ -117,7 +125,7 @@ bench-straggler: release ## What one slow sample costs
 	$(feedline) bench straggler
 
 .PHONY: peers
-peers: ## Install the rivals that the benchmarks measure: torch (3 GB) and burn
+peers: ## Install what the benchmarks measure with or against: torchvision, h5py, burn
 	tools/setup peers
 	echo "==> burn"
 	cargo build --quiet --release --locked --manifest-path bench/peers/burn/Cargo.toml --target-dir target/peers

@@ -25,7 +25,7 @@ use rustix::{
 pub(crate) const PAGE: usize = 4096;
 
 /// Lengths to try for the file: the first is enough for any machine, the others for one with limits set.
-const LENGTHS: [u64; 4] = [1 << 40, 1 << 37, 1 << 34, 1 << 31];
+const LENGTHS: [u64; 4] = [1 << 38, 1 << 36, 1 << 34, 1 << 31];
 
 /// Says that a file is one of ours.
 const MAGIC: u64 = u64::from_le_bytes(*b"feedline");

@@ -232,7 +232,9 @@ fn many_workers_share_many_tickets_without_a_gap() {
         take(&mut board, entry);
     }
     board.stop();
-    workers.into_iter().for_each(|worker| worker.join().unwrap());
+    for worker in workers {
+        worker.join().unwrap();
+    }
     assert_eq!(done.load(SeqCst), (0..3000).map(|number| 1 + number % 50).sum());
 }
 
