@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import traceback
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,6 +17,7 @@ from torch.utils.data.dataloader import (
 )
 
 from feedline import _structure
+from feedline._failure import failure, stand_ins
 from feedline._place import Placed, StreamState
 from feedline._report import Report
 
@@ -25,6 +28,9 @@ try:
     import numpy as np
 except ImportError:
     np = None  # type: ignore[assignment]
+
+#: In place of a batch of which nothing is left.
+_NOTHING = object()
 
 #: Batches larger than this are gathered by workers, beside the consumer.
 LARGEST = 4 << 20
@@ -37,6 +43,8 @@ class InlineIter(Placed, _SingleProcessDataLoaderIter):
         super().__init__(loader)
         loader._report = Report("made by the consumer itself", "num_workers is 0")
         self._arrival = loader._arrival_of(self)
+        self._on_error = loader.on_error
+        self._failures = loader._failures
         place = self._begin(loader, 0)
         self._read = self._progress.delivered
         self._streams = self._dataset_kind == _DatasetKind.Iterable
@@ -79,14 +87,49 @@ class InlineIter(Placed, _SingleProcessDataLoaderIter):
         number = self._read
         self._read += 1
         try:
-            data = self._dataset_fetcher.fetch(index)
+            data = self._fetch(number, index)
         except StopIteration:
             # A stream says so when it has ended; of a map-style dataset it is an error that looks like an end.
             self._progress.under_way = not self._streams
             raise
         finally:
             self._progress.note(number, self._sampler_state())
-        return self._arrival(data)
+        return self._next_data() if data is _NOTHING else self._arrival(data)
+
+    def _fetch(self, number: int, index: Any) -> Any:
+        """A batch, with what is to become of samples that fail."""
+        if self._on_error == "raise" or self._streams:
+            return self._dataset_fetcher.fetch(index)
+        by_sample = self._auto_collation and not getattr(self._dataset, "__getitems__", None)
+        if not by_sample:
+            try:
+                return self._dataset_fetcher.fetch(index)
+            except Exception as error:
+                self._failed(number, 0, index, error)
+                return _NOTHING
+        samples = []
+        for unit, one in enumerate(index):
+            try:
+                samples.append(self._dataset[one])
+            except Exception as error:
+                stand_in = self._stand_in(index, unit)
+                self._failed(number, unit, one, error, *stand_in[:1])
+                if stand_in:
+                    samples.append(stand_in[1])
+                elif self._on_error == "replace":
+                    raise
+        return self._collate_fn(samples) if samples else _NOTHING
+
+    def _stand_in(self, index: Any, unit: int) -> tuple[Any, ...]:
+        """The index of another sample of the batch, and the sample; empty if there is none, or none is wanted."""
+        for other in stand_ins(index, unit) if self._on_error == "replace" else ():
+            with suppress(Exception):
+                return other, self._dataset[other]
+        return ()
+
+    def _failed(self, number: int, unit: int, index: Any, error: Exception, replaced_by: Any = None) -> None:
+        text = "".join(traceback.format_exception(error))
+        self._failures.append(failure(self._progress.generation, number, unit, index, text, replaced_by))
 
 
 class Gather:

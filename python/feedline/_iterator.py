@@ -28,6 +28,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDat
 
 from feedline import _parcel
 from feedline._engine import Board, Collected, Hold
+from feedline._failure import failure
 from feedline._pace import Pace
 from feedline._place import Place, Placed
 from feedline._report import Report
@@ -43,7 +44,7 @@ LOOK = 0.05
 #: How often one sample may kill its worker before that is an error.
 DEATHS = 2
 
-#: How many workers may die one after the other without having loaded anything.
+#: How often a worker may die before it has loaded anything, one time after the other.
 STILLBORN = 3
 
 
@@ -91,7 +92,9 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         self._deliveries: deque[Delivery] = deque()
         self._leaving: list[Delivery] = []
         self._epochs = -1
-        self._stillborn = 0
+        # For each worker: units done when it was started, and how many died before they had done any.
+        self._units_before = [0] * self._num_workers
+        self._stillborn = [0] * self._num_workers
         self._looked = time.monotonic()
         self._waited = 0.0
         self._pid = os.getpid()
@@ -392,10 +395,12 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
             lost = self._board.reclaim(worker)
             text = _death(pid, code)
             units = self._board.gauges()[worker][3]
-            self._stillborn = 0 if units or lost else self._stillborn + 1
+            useless = units == self._units_before[worker] and not lost
+            self._stillborn[worker] = self._stillborn[worker] + 1 if useless else 0
+            self._units_before[worker] = units
             for ticket, first, count, unit in lost:
                 self._mourn(ticket, range(first, first + count), unit, text)
-            if self._stillborn >= STILLBORN:
+            if self._stillborn[worker] >= STILLBORN:
                 self._shutdown_workers()
                 raise RuntimeError(f"DataLoader worker (pid(s) {pid}) exited unexpectedly: {text}")
             if not lost:
@@ -491,17 +496,11 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         return (made,)
 
     def _record(self, delivery: Delivery, failures: list[Failed]) -> None:
-        self._failures.extend(
-            {
-                "epoch": self._generation,
-                "batch": delivery.number,
-                "row": failed.unit,
-                "index": failed.index,
-                "error": str(failed.error.exc_msg),
-                "replaced_by": failed.replaced_by,
-            }
-            for failed in failures
-        )
+        for failed in failures:
+            text, number = str(failed.error.exc_msg), delivery.number
+            self._failures.append(
+                failure(self._generation, number, failed.unit, failed.index, text, failed.replaced_by)
+            )
 
     # The end
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
@@ -36,6 +37,10 @@ class Options:
     strict_window: bool
     #: Why the kind of workers was chosen, if it was.
     why_workers: str = ""
+
+
+class Unasked(int):
+    """A ``prefetch_factor`` that nobody has asked for, also when a trainer hands it to a new loader."""
 
 
 def _check(name: str, value: str, allowed: tuple[str, ...]) -> str:
@@ -93,18 +98,18 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         on_error: str = "raise",
         device: torch.device | str | None = None,
     ) -> None:
-        self._options = Options(
-            workers=_check("workers", workers, ("process", "thread", "auto")),
-            dispatch=_check("dispatch", dispatch, ("auto", "batch")),
-            rng=_check("rng", rng, ("sample", "torch")),
-            on_error=_check("on_error", on_error, ("raise", "skip", "replace")),
-            strict_window=prefetch_factor is not None,
-        )
+        # By the names of the arguments, because trainers build loaders anew from their attributes.
+        self.workers = _check("workers", workers, ("process", "thread", "auto"))
+        self.dispatch = _check("dispatch", dispatch, ("auto", "batch"))
+        self.rng = _check("rng", rng, ("sample", "torch"))
+        self.on_error = _check("on_error", on_error, ("raise", "skip", "replace"))
+        self._chosen: tuple[str, str] | None = None
         self.device = None if device is None else torch.device(device)
         self._arrival: Arrival | None = None
         self._learned = Learned()
         self._failures: list[dict[str, Any]] = []
         self._shared: Commons | None = None
+        self._shared_by = 0
         self._resume: Place | None = None
         self._progress: Progress | None = None
         self._report = Report("not made yet", "iteration has not begun")
@@ -122,16 +127,26 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             worker_init_fn,
             multiprocessing_context,
             generator,
-            prefetch_factor=prefetch_factor,
+            prefetch_factor=None if isinstance(prefetch_factor, Unasked) else prefetch_factor,
             persistent_workers=persistent_workers,
             pin_memory_device=pin_memory_device,
             in_order=in_order,
         )
 
+        if (prefetch_factor is None or isinstance(prefetch_factor, Unasked)) and self.num_workers > 0:
+            self.prefetch_factor = Unasked(self.prefetch_factor or 0)
+
+    @property
+    def _options(self) -> Options:
+        kind, why = self._chosen or (self.workers, "")
+        strict = not isinstance(self.prefetch_factor, Unasked)
+        return Options(kind, self.dispatch, self.rng, self.on_error, strict, why)
+
     def _commons(self) -> Commons:
-        """The memory of this loader's batches, kept from epoch to epoch."""
-        if self._shared is None:
-            self._shared = Commons()
+        """The memory of this loader's batches, kept from epoch to epoch; in a forked process, its own."""
+        if self._shared is None or self._shared_by != os.getpid():
+            self._shared, self._shared_by = Commons(), os.getpid()
+            self._learned = Learned()
         return self._shared
 
     def _makes_rows(self) -> bool:
@@ -168,7 +183,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             self.check_worker_number_rationality()
         if (gather := self._gather()) is not None:
             return GatherIter(self, gather)
-        if self.num_workers > 0 and self._options.workers == "auto":
+        if self.num_workers > 0 and self.workers == "auto" and self._chosen is None:
             self._choose_workers()
         return WorkerIter(self) if self.num_workers > 0 else InlineIter(self)
 
@@ -178,7 +193,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         dataset: Any = self.dataset
         if self._dataset_kind == _DatasetKind.Map and len(dataset) > 0:
             kind, why = choose(dataset, self.multiprocessing_context or torch.multiprocessing.get_context())
-        self._options = replace(self._options, workers=kind, why_workers=why)
+        self._chosen = kind, why
 
     def __iter__(self) -> _BaseDataLoaderIter:
         """An iterator over the batches of an epoch."""
@@ -234,5 +249,6 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         """What is copied or pickled: all but memory and processes."""
         state = dict(self.__dict__)
         state.update(_shared=None, _arrival=None, _learned=Learned(), _iterator=None, _progress=None)
+        state["_failures"] = list(self._failures)
         state["_report"] = Report("not made yet", "iteration has not begun")
         return state

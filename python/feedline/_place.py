@@ -11,7 +11,7 @@ import base64
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -56,7 +56,9 @@ class Place:
             found = state["version"]
             if found != VERSION:
                 raise ValueError(f"the state has version {found}; this version of feedline reads {VERSION}")
-            place = cls(**copy.deepcopy(state))
+            # Trainers add entries of their own.
+            known = {entry.name for entry in fields(cls)}
+            place = cls(**{name: copy.deepcopy(value) for name, value in state.items() if name in known})
         except (TypeError, KeyError) as error:
             raise ValueError("this is not a state that feedline.DataLoader saved") from error
         _decode(place.generator)

@@ -24,6 +24,7 @@ from torch.utils.data._utils import worker as torch_worker
 
 from feedline import _parcel, _structure
 from feedline._engine import Claim, Columns, Commons, Seat, exit_with
+from feedline._failure import stand_ins
 from feedline._place import StreamState
 from feedline._seeds import Seeds
 from feedline._thread_rng import ThreadSeeds, info_rng
@@ -340,19 +341,14 @@ class Worker:
         try:
             return self._setup.dataset[index]
         except Exception as error:
-            others = [other for other in self._claimed if other != index]
-            # Deterministic, and not the same one for every failure of the batch.
-            turn = self._claimed.index(index) % max(1, len(others))
-            for other in (others[turn:] + others[:turn])[:3]:
+            row = self._claimed.index(index)
+            for other in stand_ins(self._claimed, row):
                 if self._seeds is not None and self._seeds.active:
                     self._seeds.seed(other)
-                try:
+                with suppress(Exception):
                     sample = self._setup.dataset[other]
-                except Exception:
-                    continue
-                unit = self._claimed.index(index)
-                self._replaced.append(Failed(unit, index, self._wrap(error), replaced_by=other).pickled())
-                return sample
+                    self._replaced.append(Failed(row, index, self._wrap(error), other).pickled())
+                    return sample
             raise
 
     # Batches

@@ -597,8 +597,9 @@ def test_lightning_builds_a_subclass_anew(made: Callable, rebuild: Callable) -> 
     assert flat(records(rebuilt)) == list(range(1, RECORDS, 2))
 
 
+# Torch's own loader cannot be copied, or not well, while it has an iterator for all epochs.
 @COPIES
-@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("persistent", [False, pytest.param(True, marks=OF_FEEDLINE)])
 def test_a_copy_gives_the_same_batches(copy_of: Callable, persistent: bool) -> None:
     options = {"persistent_workers": persistent, "shuffle": True}
     loader = new_loader(Tagged, tag="mine", generator=torch.Generator().manual_seed(SEED), **options)
