@@ -129,7 +129,7 @@ class InlineIter(Placed, _SingleProcessDataLoaderIter):
 
     def _failed(self, number: int, unit: int, index: Any, error: Exception, replaced_by: Any = None) -> None:
         text = "".join(traceback.format_exception(error))
-        self._failures.append(failure(self._progress.generation, number, unit, index, text, replaced_by))
+        self._failures.append(failure(self._epoch, number, unit, index, text, replaced_by))
 
 
 class Gather:

@@ -392,14 +392,15 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         for worker in self._team.dead():
             assert isinstance(self._team, Processes)
             pid, code = self._team.bury(worker)
-            lost = self._board.reclaim(worker)
+            lost = self._board.lost(worker)
             text = _death(pid, code)
             units = self._board.gauges()[worker][3]
             useless = units == self._units_before[worker] and not lost
             self._stillborn[worker] = self._stillborn[worker] + 1 if useless else 0
             self._units_before[worker] = units
             for ticket, first, count, unit in lost:
-                self._mourn(ticket, range(first, first + count), unit, text)
+                self._mourn(worker, ticket, range(first, first + count), unit, text)
+            self._board.reclaim(worker)
             if self._stillborn[worker] >= STILLBORN:
                 self._shutdown_workers()
                 raise RuntimeError(f"DataLoader worker (pid(s) {pid}) exited unexpectedly: {text}")
@@ -409,18 +410,26 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
                 )
             skip: tuple[Any, ...] = ()
             if self._streams:
-                skip = tuple(self._streamed[worker]) + tuple(
-                    delivery.index
-                    for delivery in self._deliveries
-                    if delivery.worker == worker and self._board.is_done(delivery.ticket)
+                skip = (
+                    ()
+                    if not self._active[worker]
+                    else tuple(self._streamed[worker])
+                    + tuple(
+                        delivery.index
+                        for delivery in self._deliveries
+                        if delivery.worker == worker and self._board.is_done(delivery.ticket)
+                    )
                 )
             self._team.replace(worker, skip)
             self._report.replaced_workers += 1
 
-    def _mourn(self, ticket: int, units: range, unit: int, text: str) -> None:
+    def _mourn(self, worker: int, ticket: int, units: range, unit: int, text: str) -> None:
         """A worker died at a unit: the others are loaded again by other workers, and so is that one, once."""
         delivery = next((d for d in self._deliveries if d.ticket == ticket), None)
         if delivery is None:
+            # Of an epoch that was left: nobody wants them any more.
+            for one in units:
+                self._board.give_up(ticket, one, worker)
             return
         what = self._name(delivery, unit)
         delivery.deaths[unit] = delivery.deaths.get(unit, 0) + 1
@@ -430,7 +439,12 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         error = RuntimeError(f"{text} It was loading {what}, which has now ended {DEATHS} workers.")
         index = delivery.index[unit] if delivery.kind == ROWS else delivery.index
         delivery.given_up.append(Failed(unit, index, _Direct(error)))  # type: ignore[arg-type]
-        self._board.give_up(ticket, unit)
+        self._board.give_up(ticket, unit, worker)
+        if self._streams:
+            # What comes after it in the stream cannot be reached.
+            self._active[worker] = False
+            self._stream_places[worker]["ended"] = True
+            self._setup.streams = [dict(stream) for stream in self._stream_places]
 
     # Taking
 
@@ -452,8 +466,8 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
             self._post(delivery)
             self._deliveries.appendleft(delivery)
             return None
-        notes = [pickle.loads(note) for _, note in collected.notes]
-        failures = delivery.given_up + [failed for _, failures in notes for failed in failures]
+        notes = [(first, *pickle.loads(note)) for first, note in collected.notes]
+        failures = delivery.given_up + [failed for *_, failures in notes for failed in failures]
         keep = None
         if failures:
             failures.sort(key=lambda failed: failed.unit)
@@ -499,7 +513,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         for failed in failures:
             text, number = str(failed.error.exc_msg), delivery.number
             self._failures.append(
-                failure(self._generation, number, failed.unit, failed.index, text, failed.replaced_by)
+                failure(self._epoch, number, failed.unit, failed.index, text, failed.replaced_by)
             )
 
     # The end

@@ -111,6 +111,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         self._shared: Commons | None = None
         self._shared_by = 0
         self._resume: Place | None = None
+        self._epochs = 0
         self._progress: Progress | None = None
         self._report = Report("not made yet", "iteration has not begun")
         super().__init__(

@@ -178,6 +178,7 @@ class Placed:
     def _begin(self, loader: DataLoader[Any], generation: int) -> Place | None:
         """An epoch begins: where, if not at the beginning. Nothing has been drawn from the sampler yet."""
         self._stateful_sampler = stateful_sampler_of(loader)
+        self._epoch, loader._epochs = loader._epochs, loader._epochs + 1
         place, loader._resume = loader._resume, None
         generator = generator_of(loader)
         if place is not None:

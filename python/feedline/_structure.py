@@ -199,14 +199,14 @@ class Structure:
         self,
         collected: Collected,
         rows: int,
-        notes: list[tuple[list[list[Any]], list[Any]]],
+        notes: list[tuple[int, list[list[Any]], list[Any]]],
         keep: list[int] | None = None,
     ) -> Batch:
         """The batch that ``default_collate`` would have made of the rows; only of those in `keep`, if given."""
-        objects: list[list[Any]] = [[] for _ in range(self._objects)]
-        for lists, _ in notes:
+        objects: list[list[Any]] = [[None] * rows for _ in range(self._objects)]
+        for first, lists, _ in notes:
             for leaf, values in zip(objects, lists, strict=False):
-                leaf.extend(values)
+                leaf[first : first + len(values)] = values
         if keep is not None:
             objects = [[values[row] for row in keep] for values in objects]
         return self._build(collected.hold, self.offsets(rows), rows, objects, keep)

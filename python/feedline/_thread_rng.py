@@ -134,6 +134,7 @@ def _patch() -> None:
         for name in random.__all__:
             if getattr(getattr(random, name), "__self__", None) is instance:
                 setattr(random, name, _for_thread(getattr(random, name), "random", name))
+        torch.manual_seed = torch.random.manual_seed = _seed_torch(torch.manual_seed)
         if (numpy := sys.modules.get("numpy")) is not None:
             for name in numpy.random.__all__:
                 if type(getattr(numpy.random, name)).__name__ in ("method", "builtin_function_or_method"):
@@ -152,6 +153,15 @@ def _for_thread(function: Callable[..., Any], source: str, name: str) -> Callabl
     dispatch.__name__ = name
     dispatch.__doc__ = function.__doc__
     return dispatch
+
+
+def _seed_torch(function: Callable[[Any], torch.Generator]) -> Callable[[Any], torch.Generator]:
+    def manual_seed(seed: Any) -> torch.Generator:
+        own = _local.own
+        return function(seed) if own is None else own.torch.manual_seed(int(seed))
+
+    manual_seed.__doc__ = function.__doc__
+    return manual_seed
 
 
 def info_rng(seeds: ThreadSeeds) -> Any:

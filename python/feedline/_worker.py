@@ -201,6 +201,7 @@ class Worker:
         self._init_error: ExceptionWrapper | None = None
         self._claimed: Any = None
         self._replaced: list[Failed] = []
+        self._row = 0
         self._seeds: Seeds | ThreadSeeds | None = None
         self._skip = setup.skip
         streams = setup.kind == _DatasetKind.Iterable
@@ -300,7 +301,7 @@ class Worker:
         elif self._setup.on_error == "replace":
             self._claimed = self._seat.indices(claim)
         while True:
-            self._replaced = []
+            self._replaced, self._row = [], claim.first
             if self._seeds is not None:
                 self._seeds.begin()
             seeded = self._seeds is not None and self._seeds.active
@@ -337,11 +338,11 @@ class Worker:
         return ExceptionWrapper(exc_info=(type(error), error, error.__traceback__), where=self._where)
 
     def _get_or_replace(self, index: Any) -> Any:
-        """The sample, or another one of the same batch in its place."""
+        """The sample, or another one of the same batch in its place. Called for one row after the other."""
+        row, self._row = self._row, self._row + 1
         try:
             return self._setup.dataset[index]
         except Exception as error:
-            row = self._claimed.index(index)
             for other in stand_ins(self._claimed, row):
                 if self._seeds is not None and self._seeds.active:
                     self._seeds.seed(other)
@@ -400,7 +401,7 @@ class Worker:
     def _fetch(self, index: Any) -> Parcel:
         """A batch of a map-style dataset."""
         setup = self._setup
-        self._claimed, self._replaced = index, []
+        self._claimed, self._replaced, self._row = index, [], 0
         seeds = self._seeds if self._seeds is not None and self._seeds.active else None
         if not setup.auto_collation:
             if seeds is not None:

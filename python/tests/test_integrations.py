@@ -153,13 +153,8 @@ def test_lightning_ends_the_workers(persistent: bool) -> None:
     assert set(multiprocessing.active_children()) <= before
 
 
-SET_BY_THREADS = pytest.mark.xfail(
-    strict=True, reason="the generators it sets are those of training, in a thread"
-)
-
-
 @OF_FEEDLINE
-@pytest.mark.parametrize("seed_workers", [False, pytest.param(True, marks=SET_BY_THREADS)])
+@pytest.mark.parametrize("seed_workers", [False, True])
 def test_lightning_trains_on_torchs_batches_from_threads(seed_workers: bool) -> None:
     # To seed workers Lightning gives loaders a `worker_init_fn`, which sets generators of the process it is in.
     runs = []
@@ -321,12 +316,9 @@ def made_outside(make: Callable[[], Any]) -> Any:
 
 MADE = pytest.mark.parametrize("made", [made_in_a_hook, made_outside])
 
-LOST = pytest.mark.xfail(strict=True, reason="options are no public attributes, by which they could be found")
-UNASKED = pytest.mark.xfail(strict=True, reason="prefetch_factor says 2 where it was not given")
-
 
 @OF_FEEDLINE
-@pytest.mark.parametrize("made", [made_in_a_hook, pytest.param(made_outside, marks=LOST)])
+@MADE
 @REBUILDERS
 @EACH_OPTION
 def test_options_survive_being_built_anew(options: dict, rebuild: Callable, made: Callable) -> None:
@@ -338,15 +330,8 @@ def test_options_survive_being_built_anew(options: dict, rebuild: Callable, made
 
 @OF_FEEDLINE
 @REBUILDERS
-@pytest.mark.parametrize(
-    ("options", "made"),
-    [
-        pytest.param({}, made_in_a_hook, id="default-hook"),
-        pytest.param({}, made_outside, id="default-outside", marks=UNASKED),
-        pytest.param({"prefetch_factor": 2}, made_in_a_hook, id="2-hook"),
-        pytest.param({"prefetch_factor": 2}, made_outside, id="2-outside"),
-    ],
-)
+@MADE
+@pytest.mark.parametrize("options", [{}, {"prefetch_factor": 2}], ids=["default", "asked"])
 def test_the_window_survives_being_built_anew(options: dict, rebuild: Callable, made: Callable) -> None:
     loader = made(lambda: new_loader(Loader, **options))
     rebuilt = rebuild(loader, DistributedSampler(loader.dataset, num_replicas=2, rank=0))
@@ -355,7 +340,7 @@ def test_the_window_survives_being_built_anew(options: dict, rebuild: Callable, 
 
 
 @OF_FEEDLINE
-@pytest.mark.parametrize("in_hook", [pytest.param(False, marks=LOST), True], ids=["direct", "hook"])
+@pytest.mark.parametrize("in_hook", [False, True], ids=["direct", "hook"])
 def test_options_take_effect_in_a_loader_that_lightning_built(in_hook: bool) -> None:
     def make() -> Any:
         return new_loader(Loader, Flawed(), workers="thread", on_error="skip")
@@ -468,7 +453,6 @@ def test_accelerate_skips_the_first_batches(dataset: Any, skipped: int, prepared
 
 
 @OF_FEEDLINE
-@pytest.mark.xfail(strict=True, reason="a state with that entry is refused")
 @pytest.mark.parametrize("prepared_class", ["rebound"], indirect=True)
 @pytest.mark.parametrize("dataset", [Records(), Streamed()], ids=["map", "stream"])
 def test_a_prepared_loader_goes_on_within_an_epoch(dataset: Any, prepared_class: type) -> None:
@@ -568,7 +552,6 @@ def pickled(loader: Any) -> Any:
     return pickle.loads(pickle.dumps(loader))
 
 
-SHARED = pytest.mark.xfail(strict=True, reason="a copy has the same list of failures")
 COPIES = pytest.mark.parametrize("copy_of", [copied, copied_deeply, pickled])
 
 
@@ -631,7 +614,7 @@ def test_a_copy_keeps_the_options(options: dict, copy_of: Callable) -> None:
 
 
 @OF_FEEDLINE
-@pytest.mark.parametrize("copy_of", [pytest.param(copied, marks=SHARED), copied_deeply, pickled])
+@COPIES
 def test_a_copy_counts_failures_of_its_own(copy_of: Callable) -> None:
     loader = new_loader(Loader, Flawed(), on_error="skip")
     twin = copy_of(loader)

@@ -592,9 +592,9 @@ def test_pinning_without_an_accelerator_is_warned_of(loader_class: type, workers
 
 @pytest.mark.parametrize("workers", [0, 1, 2])
 def test_batches_that_pin_themselves_are_asked_to(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A pretended accelerator: enough for batches that hold no tensor.
+    # A pretended accelerator: enough for batches that hold no tensor, and not of a kind whose driver is asked.
     monkeypatch.setattr(torch.accelerator, "is_available", lambda *_, **__: True)
-    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda *_, **__: torch.device("cuda"))
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda *_, **__: torch.device("xpu"))
     monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: 0)
     monkeypatch.setattr(torch.accelerator, "set_device_index", lambda _index: None)
 

@@ -6,6 +6,7 @@ outlive everything that made them.
 
 # The names of the tests say the behaviour.
 
+import contextlib
 import copy
 import io
 import os
@@ -23,7 +24,7 @@ import pytest
 import torch
 import zoo
 from compare import assert_same, clone, failure_of, multiset, steps
-from conftest import Loader
+from conftest import SUBJECT_IS_TORCH, Loader
 from torch.utils.data import DataLoader as TorchLoader
 from torch.utils.data import get_worker_info
 from torch.utils.data.dataloader import _BaseDataLoaderIter
@@ -309,24 +310,24 @@ import zoo
 from conftest import Loader
 
 if __name__ == "__main__":
-    persistent = sys.argv[2] == "persistent"
+    end, persistent, batches = sys.argv[1], sys.argv[2] == "persistent", int(sys.argv[3])
     loader = Loader(zoo.Who(1000), batch_size=2, num_workers=2, persistent_workers=persistent)
     iterator = iter(loader)
-    next(iterator)
+    for _ in range(batches):
+        next(iterator)
     print(*(worker.pid for worker in iterator._workers), flush=True)
     sys.stdin.readline()
-    if sys.argv[1] == "error":
+    if end == "error":
         raise ValueError("the end")
-    if sys.argv[1] == "kill":
+    if end == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-@pytest.mark.parametrize("persistent", ["passing", "persistent"])
-@pytest.mark.parametrize(("end", "code"), [("return", 0), ("error", 1), ("kill", -signal.SIGKILL)])
-def test_workers_end_with_the_main_process(end: str, code: int, persistent: str) -> None:
+def assert_workers_end_with_main(end: str, code: int, persistent: str, batches: int) -> None:
+    """Runs the script up to its end and waits for its workers with a deadline."""
     main = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", SCRIPT, end, persistent],
+        [sys.executable, "-W", "ignore", "-c", SCRIPT, end, persistent, str(batches)],
         cwd=Path(__file__).parent,
         env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
         stdin=subprocess.PIPE,
@@ -334,19 +335,39 @@ def test_workers_end_with_the_main_process(end: str, code: int, persistent: str)
         stderr=subprocess.PIPE,
         text=True,
     )
+    descriptors: list[int] = []
     try:
         pids = [int(pid) for pid in main.stdout.readline().split()]
-        assert len(pids) == 2
-        descriptors = [os.pidfd_open(pid) for pid in pids]
-        _, error = main.communicate("go\n", timeout=60)
-        assert main.returncode == code
-        assert error.count("Traceback") == (1 if end == "error" else 0)
-        for descriptor in descriptors:
-            assert select.select([descriptor], [], [], DEADLINE)[0], "a worker lives on"
-            os.close(descriptor)
+        descriptors += [os.pidfd_open(pid) for pid in pids]
+        assert len(descriptors) == 2
+        main.stdin.write("go\n")
+        main.stdin.flush()
+        assert main.wait(timeout=DEADLINE) == code
+        lives = [not select.select([descriptor], [], [], DEADLINE)[0] for descriptor in descriptors]
+        assert lives == [False, False], f"a worker of {pids} lives on"
+        assert main.stderr.read().count("Traceback") == (1 if end == "error" else 0)
     finally:
         main.kill()
         main.wait()
+        for descriptor in descriptors:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            os.close(descriptor)
+        for pipe in (main.stdin, main.stdout, main.stderr):
+            pipe.close()
+
+
+@pytest.mark.parametrize("persistent", ["passing", "persistent"])
+@pytest.mark.parametrize(("end", "code"), [("return", 0), ("error", 1), ("kill", -signal.SIGKILL)])
+def test_workers_end_with_the_main_process(end: str, code: int, persistent: str) -> None:
+    # Four batches in order: every worker of torch's has finished its start and made one.
+    assert_workers_end_with_main(end, code, persistent, batches=4)
+
+
+@pytest.mark.skipif(SUBJECT_IS_TORCH, reason="a worker of torch's looks for its parent only after its start")
+@pytest.mark.parametrize("persistent", ["passing", "persistent"])
+def test_workers_end_with_a_main_process_killed_while_they_start(persistent: str) -> None:
+    assert_workers_end_with_main("kill", -signal.SIGKILL, persistent, batches=0)
 
 
 # --- what workers know and keep -----------------------------------------------------------------

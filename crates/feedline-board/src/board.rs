@@ -285,15 +285,15 @@ impl Board {
         }
     }
 
-    /// Declares a free unit to be done, because it cannot be.
-    pub fn give_up(&self, ticket: u64, unit: usize) {
+    /// Declares a unit that a dead worker held to be done, because it cannot be.
+    pub fn give_up(&self, ticket: u64, unit: usize, worker: usize) {
         if let Some(owner) = self.owners(ticket).and_then(|owners| owners.get(unit)) {
-            change(owner, ticket, FREE, DONE);
+            change(owner, ticket, worker as u64, DONE);
         }
     }
 
-    /// Frees the units that a dead worker held. It must be dead.
-    pub fn reclaim(&mut self, worker: usize) -> Vec<Lost> {
+    /// The units that a dead worker held.
+    pub fn lost(&self, worker: usize) -> Vec<Lost> {
         let (desk, mut lost) = (self.table.desk(worker), Vec::<Lost>::new());
         let (at, unit) = (desk.ticket.load(Relaxed), desk.unit.load(Relaxed) as usize);
         for ticket in self.posted - self.left.len() as u64..self.posted {
@@ -305,7 +305,6 @@ impl Board {
                     Some(lost) if lost.ticket == ticket => lost.count += 1,
                     _ => lost.push(Lost { ticket, first: unit_here, count: 1, unit: unit_here }),
                 }
-                owner.store(word(ticket, FREE), Release);
             }
         }
         for lost in &mut lost {
@@ -313,12 +312,21 @@ impl Board {
                 lost.unit = unit;
             }
         }
+        lost
+    }
+
+    /// Frees the units that a dead worker held and that have not been given up.
+    pub fn reclaim(&mut self, worker: usize) {
+        for ticket in self.posted - self.left.len() as u64..self.posted {
+            for owner in self.owners(ticket).unwrap_or(&[]) {
+                change(owner, ticket, worker as u64, FREE);
+            }
+        }
+        let desk = self.table.desk(worker);
         desk.ticket.store(ANY, Relaxed);
         desk.since.store(0, Relaxed);
-        let head = self.table.head();
-        head.recall.fetch_add(1, SeqCst);
+        self.table.head().recall.fetch_add(1, SeqCst);
         self.ring(self.workers);
-        lost
     }
 
     /// Says that a ticket is other than expected; workers that have not begun with it need not.

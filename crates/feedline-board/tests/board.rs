@@ -70,7 +70,8 @@ fn what_a_dead_worker_held_is_given_to_others_and_what_it_had_done_is_not() {
     fill(&seats[1], &last);
     seats[1].done(&last, None);
     assert!(!board.is_done(ticket));
-    let lost = board.reclaim(0);
+    let lost = board.lost(0);
+    board.reclaim(0);
     assert_eq!(lost.len(), 1);
     assert_eq!((lost[0].first, lost[0].count, lost[0].unit), (2, 2, 3));
     let again = seats[1].claim(Duration::ZERO).unwrap();
@@ -90,10 +91,13 @@ fn what_is_given_up_or_revoked_does_not_hold_up_its_ticket() {
     let (mut board, mut seats) = board(1);
     let (first, second) = (board.post(&ticket(2, 1)).unwrap(), board.post(&ticket(3, 1)).unwrap());
     let claim = seats[0].claim(Duration::ZERO).unwrap();
-    board.give_up(first, 1);
-    board.give_up(first, 0); // held: not ours to give up
-    assert!(!board.is_done(first));
+    board.give_up(first, 1, 0); // not held by that worker
     seats[0].done(&claim, None);
+    assert!(!board.is_done(first));
+    let _held = seats[0].claim(Duration::ZERO).unwrap();
+    board.give_up(first, 1, 0);
+    assert!(board.is_done(first));
+    board.reclaim(0);
     assert!(board.is_done(first));
     board.revoke(second);
     assert!(board.is_done(second));
@@ -193,7 +197,8 @@ proptest! {
             claim.units.clone().for_each(|unit| counts[at][unit] += 1);
             seats[worker].done(&claim, None);
             if death == Some(2) {
-                prop_assert!(board.reclaim(worker).is_empty());
+                prop_assert!(board.lost(worker).is_empty());
+                board.reclaim(worker);
             }
         }
         prop_assert!(counts.iter().flatten().all(|count| *count == 1));

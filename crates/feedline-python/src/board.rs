@@ -149,9 +149,9 @@ impl Board {
         Ok(())
     }
 
-    /// Declares a unit that nobody holds to be done.
-    fn give_up(&self, ticket: u64, unit: usize) -> PyResult<()> {
-        self.get()?.give_up(ticket, unit);
+    /// Declares a unit that a dead worker held to be done.
+    fn give_up(&self, ticket: u64, unit: usize, worker: usize) -> PyResult<()> {
+        self.get()?.give_up(ticket, unit, worker);
         Ok(())
     }
 
@@ -161,10 +161,16 @@ impl Board {
         Ok(())
     }
 
-    /// Frees what a dead worker held: a list of (ticket, first unit, units, the unit it was at).
-    fn reclaim(&mut self, worker: usize) -> PyResult<Vec<(u64, usize, usize, usize)>> {
-        let lost = self.get_mut()?.reclaim(worker);
+    /// What a dead worker held: a list of (ticket, first unit, units, the unit it was at).
+    fn lost(&self, worker: usize) -> PyResult<Vec<(u64, usize, usize, usize)>> {
+        let lost = self.get()?.lost(worker);
         Ok(lost.iter().map(|lost| (lost.ticket, lost.first, lost.count, lost.unit)).collect())
+    }
+
+    /// Frees what a dead worker held and what has not been given up.
+    fn reclaim(&mut self, worker: usize) -> PyResult<()> {
+        self.get_mut()?.reclaim(worker);
+        Ok(())
     }
 
     /// For each worker: ((ticket, unit, seconds) or None, busy seconds, waiting seconds, units, runs,
