@@ -134,7 +134,8 @@ def _patch() -> None:
         for name in random.__all__:
             if getattr(getattr(random, name), "__self__", None) is instance:
                 setattr(random, name, _for_thread(getattr(random, name), "random", name))
-        torch.manual_seed = torch.random.manual_seed = _seed_torch(torch.manual_seed)
+        seed: Any = _seed_torch(torch.manual_seed)
+        torch.manual_seed = torch.random.manual_seed = seed
         if (numpy := sys.modules.get("numpy")) is not None:
             for name in numpy.random.__all__:
                 if type(getattr(numpy.random, name)).__name__ in ("method", "builtin_function_or_method"):
