@@ -33,7 +33,18 @@ from feedline._pace import Pace
 from feedline._place import Place, Placed
 from feedline._report import Report
 from feedline._team import Processes, Threads
-from feedline._worker import BATCH, EMPTY, ENDED, FAILED, ROWS, Failed, Ground, Setup, read_stacks
+from feedline._worker import (
+    BATCH,
+    EMPTY,
+    ENDED,
+    FAILED,
+    INTERRUPTED,
+    ROWS,
+    Failed,
+    Ground,
+    Setup,
+    read_stacks,
+)
 
 if TYPE_CHECKING:
     from feedline._loader import DataLoader
@@ -93,6 +104,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         self._leaving: list[Delivery] = []
         self._epochs = -1
         # For each worker: units done when it was started, and how many died before they had done any.
+        self._interrupted: dict[int, float] = {}
         self._units_before = [0] * self._num_workers
         self._stillborn = [0] * self._num_workers
         self._looked = time.monotonic()
@@ -299,6 +311,8 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
     def _next_data(self) -> Any:
         began = time.monotonic()
         self._pace.asked(began)
+        if began - self._looked > 20 * LOOK:
+            self._look_after_workers()
         while True:
             delivery = self._wait(began)
             if delivery is None:
@@ -318,8 +332,6 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
                 now = time.monotonic()
                 self._waited += now - began
                 self._pace.handed_over(now)
-                if now - self._looked > 20 * LOOK:
-                    self._look_after_workers()
                 outcome = made[0]
                 if isinstance(outcome, _Raise):
                     outcome.now()
@@ -392,6 +404,12 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         for worker in self._team.dead():
             assert isinstance(self._team, Processes)
             pid, code = self._team.bury(worker)
+            if (
+                code == INTERRUPTED
+                and self._looked - self._interrupted.setdefault(worker, self._looked) < 1.0
+            ):
+                continue  # so is this process, most likely, and will hear of it at once
+            self._interrupted.pop(worker, None)
             lost = self._board.lost(worker)
             text = _death(pid, code)
             units = self._board.gauges()[worker][3]
@@ -436,7 +454,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         if delivery.deaths[unit] < DEATHS:
             warnings.warn(f"{text} It was loading {what}, which will be tried once more.", RuntimeWarning, 6)
             return
-        error = RuntimeError(f"{text} It was loading {what}, which has now ended {DEATHS} workers.")
+        error = f"{text} It was loading {what}, which has now ended {DEATHS} workers."
         index = delivery.index[unit] if delivery.kind == ROWS else delivery.index
         delivery.given_up.append(Failed(unit, index, _Direct(error)))  # type: ignore[arg-type]
         self._board.give_up(ticket, unit, worker)
@@ -463,6 +481,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
             self._learned.note_odd(collected.odd)
             delivery.kind = BATCH
             delivery.deaths.clear()
+            delivery.given_up.clear()
             self._post(delivery)
             self._deliveries.appendleft(delivery)
             return None
@@ -506,7 +525,9 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         self._record(delivery, failures)
         if kind == EMPTY:
             return None
-        self._learned.parcel_bytes = delivery.size = sum(length for _, length in collected.buffers())
+        delivery.size = len(collected.hold) if collected.hold is not None else 0
+        # Larger than the last by little or not at all: batches of changing size should find memory that fits.
+        self._learned.parcel_bytes = max(delivery.size, 7 * self._learned.parcel_bytes // 8)
         return (made,)
 
     def _record(self, delivery: Delivery, failures: list[Failed]) -> None:
@@ -556,12 +577,11 @@ def _refresh(report: Report, iterator: WorkerIter | None) -> None:
 class _Direct:
     """An error of this process, in place of one that a worker sent."""
 
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-        self.exc_msg = str(error)
+    def __init__(self, text: str) -> None:
+        self.exc_msg = text
 
     def reraise(self) -> None:
-        raise self.error
+        raise RuntimeError(self.exc_msg)
 
 
 class _Raise:
@@ -578,7 +598,8 @@ class _Raise:
         except BaseException as raised:
             if self.failed.index is not None:
                 raised.add_note(f"(while loading sample {self.failed.index!r})")
-            raise
+            # The frames in between hold the error, which holds them, and with them the iterator and its workers.
+            raise raised.with_traceback(None)  # noqa: B904
 
 
 def _death(pid: int, code: int) -> str:

@@ -31,8 +31,8 @@ SHORT = 300e-6
 #: How much cheaper rows must be on one worker to be kept together.
 CHEAPER = 0.9
 
-#: The first batches are split; then some are not, for comparison.
-TRIALS_FROM = 4
+#: So many batches are split at first, because they are waited for; those after them are not, for comparison.
+SPLIT_AT_FIRST = 2
 
 
 @dataclass
@@ -109,12 +109,9 @@ class Pace:
         row = self._learned.row
         if self._workers == 1 or (row is not None and row * rows < SHORT):
             return rows
-        if self._learned.together or (self._learned.together is None and self._is_trial(number)):
+        if self._learned.together or (self._learned.together is None and number >= SPLIT_AT_FIRST):
             return rows
         return -(-rows // self._workers)
-
-    def _is_trial(self, number: int) -> bool:
-        return TRIALS_FROM <= number < TRIALS_FROM + 2 * min(self._workers, 4) and number % 2 == 0
 
     def asked(self, now: float) -> None:
         """The consumer wants a batch."""
@@ -154,7 +151,6 @@ class Pace:
         )
         if units:
             self._learned.row = busy / units
-        trials = 2 * min(self._workers, 4) // 2
-        if whole_units >= trials * delivery.rows and units > whole_units and delivery.number > TRIALS_FROM:
+        if whole_units >= self._workers * delivery.rows and units > whole_units:
             split = (busy - whole) / (units - whole_units)
             self._learned.together = whole / whole_units < CHEAPER * split

@@ -10,6 +10,7 @@ import os
 import pickle
 import random
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -38,6 +39,9 @@ MADE = 0
 FAILED = 1
 ENDED = 2
 EMPTY = 3
+
+#: What a worker ends with that was interrupted from the keyboard.
+INTERRUPTED = 130
 
 #: How long a worker waits before it looks whether Python has a signal to handle.
 LOOK = 5.0
@@ -124,7 +128,7 @@ def process_main(setup: Setup, worker: int) -> None:
         seat.mark(_write_stacks_on_request())
         Worker(setup, worker, seat).run()
     except KeyboardInterrupt:
-        pass  # the main process has it too, and says so
+        sys.exit(INTERRUPTED)  # the main process has it too, and says so
 
 
 def thread_main(setup: Setup, worker: int) -> None:

@@ -104,6 +104,8 @@ pub struct Board {
     /// For each ticket from the oldest one on the board: whether it has left.
     left: VecDeque<bool>,
     released: bool,
+    /// The process whose board it is.
+    process: u32,
 }
 
 impl Board {
@@ -126,7 +128,14 @@ impl Board {
         for worker in 0..workers {
             table.desk(worker).ticket.store(ANY, Relaxed);
         }
-        Ok(Self { table, workers, posted: 0, left: VecDeque::new(), released: false })
+        Ok(Self {
+            table,
+            workers,
+            posted: 0,
+            left: VecDeque::new(),
+            released: false,
+            process: std::process::id(),
+        })
     }
 
     /// Where it is, for [`crate::Seat::attach`].
@@ -382,7 +391,8 @@ impl Board {
 
 impl Drop for Board {
     fn drop(&mut self) {
-        if !self.released {
+        // A forked process has the same memory, but they are not its workers.
+        if !self.released && self.process == std::process::id() {
             self.stop();
         }
     }

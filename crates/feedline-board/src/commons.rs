@@ -5,7 +5,7 @@
 //! by itself, with one atomic addition. Memory comes back only through the process that made the commons.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     ptr::null_mut,
@@ -89,7 +89,7 @@ pub struct Commons {
     len: usize,
     file: OwnedFd,
     /// Extents that came back, by their number of pages; the last used first, because it is in the caches.
-    free: Mutex<HashMap<u32, Vec<Extent>>>,
+    free: Mutex<BTreeMap<u32, Vec<Extent>>>,
 }
 
 // SAFETY: the mapping lives as long as the value, and all access to it goes through atomics or through
@@ -168,7 +168,11 @@ impl Commons {
     /// Memory of at least so many bytes; what was in it may still be there.
     pub fn take(&self, bytes: usize) -> io::Result<Extent> {
         let pages = class(bytes).ok_or(io::ErrorKind::OutOfMemory)?;
-        match self.free.lock().get_mut(&pages).and_then(Vec::pop) {
+        // One that is up to twice as large will do: batches of changing size use each other's memory.
+        let mut free = self.free.lock();
+        let fitting = free.range_mut(pages..=pages.saturating_mul(2)).find_map(|(_, extents)| extents.pop());
+        drop(free);
+        match fitting {
             Some(extent) => Ok(extent),
             None => self.fresh(bytes),
         }
@@ -179,13 +183,19 @@ impl Commons {
         self.free.lock().entry(extent.pages).or_default().push(extent);
     }
 
+    /// Gives the pages of an extent back to the system, and forgets its place: for what only workers take, who
+    /// cannot reuse anything. Nobody may use it any more.
+    pub fn discard(&self, extent: Extent) {
+        if let Some(start) = self.at(extent.offset(), extent.len()) {
+            // SAFETY: the range lies in the mapping, and nobody uses it.
+            let _ = unsafe { madvise(start.cast(), extent.len(), Advice::LinuxRemove) };
+        }
+    }
+
     /// Gives the pages behind all unused extents back to the system. They can still be taken.
     pub fn trim(&self) {
         for extent in self.free.lock().values().flatten() {
-            if let Some(start) = self.at(extent.offset(), extent.len()) {
-                // SAFETY: the range lies in the mapping, and nobody uses it.
-                let _ = unsafe { madvise(start.cast(), extent.len(), Advice::LinuxRemove) };
-            }
+            self.discard(*extent);
         }
     }
 

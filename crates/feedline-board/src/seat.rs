@@ -235,8 +235,12 @@ impl Seat {
     /// Marks the units of a claim as done, with a note (offset and length) at the first of them.
     pub fn done(&self, claim: &Claim, note: Option<(u64, usize)>) {
         let Some(body) = self.table.body(self.slot(claim)) else { return };
+        let notes = body.notes();
+        for unit in claim.units.clone() {
+            // One that died may have left a note, and gone no further.
+            notes[2 * unit + 1].store(0, Relaxed);
+        }
         if let Some((offset, len)) = note {
-            let notes = body.notes();
             notes[2 * claim.units.start].store(offset, Relaxed);
             notes[2 * claim.units.start + 1].store(len as u64, Relaxed);
         }

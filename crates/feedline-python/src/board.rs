@@ -1,6 +1,6 @@
 //! The consumer's side of the board.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use feedline_board::{Extent, Post, Wake};
 use pyo3::{
@@ -26,6 +26,8 @@ pub(crate) struct Board {
     commons: Arc<feedline_board::Commons>,
     workers: usize,
     payload: Vec<u8>,
+    /// The memory that tickets were posted with; workers may have taken other.
+    given: HashMap<u64, Extent>,
 }
 
 impl Board {
@@ -44,7 +46,13 @@ impl Board {
     #[new]
     fn new(commons: &Commons, workers: usize) -> PyResult<Self> {
         let board = feedline_board::Board::new(Arc::clone(&commons.0), workers)?;
-        Ok(Self { open: Some(board), commons: Arc::clone(&commons.0), workers, payload: Vec::new() })
+        Ok(Self {
+            open: Some(board),
+            commons: Arc::clone(&commons.0),
+            workers,
+            payload: Vec::new(),
+            given: HashMap::new(),
+        })
     }
 
     /// Where it lies in the commons.
@@ -85,6 +93,9 @@ impl Board {
         // One sleeper for each piece; all of them if only one may take it, because nobody knows which is woken.
         board.ring(if only.is_some() { usize::MAX } else { units.div_ceil(run.max(1)) });
         self.payload = payload;
+        if let Some(region) = region {
+            self.given.insert(ticket, region);
+        }
         Ok(ticket)
     }
 
@@ -120,6 +131,9 @@ impl Board {
         let retired = self.get_mut()?.retire(ticket);
         let retired = retired.ok_or_else(|| PyValueError::new_err(format!("ticket {ticket} is not done")))?;
         let commons = &self.commons;
+        if let Some(given) = self.given.remove(&ticket).filter(|given| Some(*given) != retired.region) {
+            commons.give(given);
+        }
         let mut notes = Vec::with_capacity(retired.notes.len());
         for (unit, offset, len) in retired.notes {
             // SAFETY: the ticket is done, so nobody writes to its notes.
@@ -131,7 +145,7 @@ impl Board {
                 (region.offset()..region.offset() + region.len() as u64).contains(&offset)
             });
             if let Some(extent) = Extent::of(offset, len).filter(|_| !within) {
-                commons.give(extent);
+                commons.discard(extent);
             }
         }
         let hold = retired.region.map(|region| Py::new(py, Hold::new(Arc::clone(commons), region)));
