@@ -18,6 +18,7 @@ import warnings
 import weakref
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -72,7 +73,6 @@ class Delivery:
     sampler: Any = None
     ticket: int = -1
     size: int = 0
-    whole: bool = False
     #: How often a worker died at a unit, and those given up because of that.
     deaths: dict[int, int] = field(default_factory=dict)
     given_up: list[Failed] = field(default_factory=list)
@@ -90,6 +90,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         if self._prefetch_factor <= 0:
             raise AssertionError("prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter")
         self._options = options = loader._options
+        self._ground = Ground(loader._commons())
         self._learned = loader._learned
         self._streams = self._dataset_kind == _DatasetKind.Iterable
         self._rows_wanted = options.dispatch != "batch" and loader._makes_rows()
@@ -97,7 +98,6 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         self._bound_to_worker = self._streams or (self._in_order and not self._rows_wanted)
         self._failures = loader._failures
         self._arrival = loader._arrival_of(self)
-        self._ground = Ground(loader._commons())
         self._board = Board(self._ground.commons, self._num_workers)
         self._pace = Pace(self._num_workers, options.strict_window, self._prefetch_factor, self._learned)
         self._deliveries: deque[Delivery] = deque()
@@ -267,36 +267,27 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         known = self._learned
         units, run, size, schema = 1, 1, known.parcel_bytes, 0
         if delivery.kind == ROWS:
-            units, run = delivery.rows, self._pace.run(delivery.rows, delivery.number)
+            number = delivery.number - self._drawn_before
+            units, run = delivery.rows, self._pace.run(delivery.rows, number)
             size = 0
             if known.structure is not None:
                 schema, size = known.schema, known.structure.bytes(delivery.rows)
         delivery.size = size
-        delivery.whole = run == units
-        only = delivery.worker if self._bound_to_worker else None
+        post = partial(
+            self._board.post,
+            units=units,
+            run=run,
+            kind=delivery.kind,
+            only=delivery.worker if self._bound_to_worker else None,
+            generation=self._generation,
+            size=size,
+            schema=schema,
+        )
         try:
-            delivery.ticket = self._board.post(
-                delivery.index,
-                units=units,
-                run=run,
-                kind=delivery.kind,
-                only=only,
-                generation=self._generation,
-                size=size,
-                schema=schema,
-            )
+            delivery.ticket = post(delivery.index)
         except (TypeError, OverflowError):
             # Not integers: any index travels as a pickle.
-            delivery.ticket = self._board.post(
-                pickle.dumps(delivery.index),
-                units=units,
-                run=run,
-                kind=delivery.kind,
-                only=only,
-                generation=self._generation,
-                size=size,
-                schema=schema,
-            )
+            delivery.ticket = post(pickle.dumps(delivery.index))
 
     # Waiting
 
