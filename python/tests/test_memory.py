@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch.utils.data import Dataset
-
 from feedline import DataLoader
+from torch.utils.data import Dataset
 
 pytestmark = pytest.mark.timeout(120)
 
