@@ -341,7 +341,7 @@ CONFIGURATIONS: list[dict] = [
 ]
 
 
-@pytest.mark.parametrize("arguments", CONFIGURATIONS, ids=str)
+@pytest.mark.parametrize("arguments", CONFIGURATIONS, ids=lambda row: "-".join(row) or "defaults")
 def test_attributes_hold_what_was_given_or_filled_in(arguments: dict) -> None:
     arguments = {"dataset": range(8)} | arguments
     reference, subject = TorchLoader(**arguments), Loader(**arguments)

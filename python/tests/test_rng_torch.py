@@ -93,7 +93,7 @@ def test_the_init_function_draws_from_the_same_streams(workers: int) -> None:
         {"sampler": [3, 3, 3, 1]},
         {"batch_sampler": [[0, 1], [5], [2, 3, 4]]},
     ],
-    ids=str,
+    ids="-".join,
 )
 def test_random_numbers_for_every_way_of_batching(arguments: dict, workers: int) -> None:
     first, second = assert_parity(zoo.Noisy(), num_workers=workers, **arguments)

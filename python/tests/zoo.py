@@ -956,6 +956,9 @@ class Stream(IterableDataset):
             return iter(range(self.n))
         return iter(range(info.id, self.n, info.num_workers))
 
+    def __repr__(self) -> str:
+        return f"Stream({self.n})"
+
 
 class SizedStream(Stream):
     """A stream that announces a length, which may be a lie."""
