@@ -104,6 +104,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         self._leaving: list[Delivery] = []
         self._epochs = -1
         # For each worker: units done when it was started, and how many died before they had done any.
+        self._to_say: list[str] = []
         self._interrupted: dict[int, float] = {}
         self._units_before = [0] * self._num_workers
         self._stillborn = [0] * self._num_workers
@@ -392,6 +393,13 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
 
     def _look_after_workers(self) -> None:
         self._looked = time.monotonic()
+        self._to_say = []
+        self._replace_dead()
+        # Last, because a warning may be an exception.
+        for text in self._to_say:
+            warnings.warn(text, RuntimeWarning, 5)
+
+    def _replace_dead(self) -> None:
         for worker in self._team.dead():
             assert isinstance(self._team, Processes)
             pid, code = self._team.bury(worker)
@@ -414,23 +422,16 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
                 self._shutdown_workers()
                 raise RuntimeError(f"DataLoader worker (pid(s) {pid}) exited unexpectedly: {text}")
             if not lost:
-                warnings.warn(
-                    f"{text} It was not loading anything; another takes its place.", RuntimeWarning, 4
-                )
-            skip: tuple[Any, ...] = ()
-            if self._streams:
-                skip = (
-                    ()
-                    if not self._active[worker]
-                    else tuple(self._streamed[worker])
-                    + tuple(
-                        delivery.index
-                        for delivery in self._deliveries
-                        if delivery.worker == worker and self._board.is_done(delivery.ticket)
-                    )
-                )
-            self._team.replace(worker, skip)
+                self._to_say.append(f"{text} It was not loading anything; another takes its place.")
+            self._team.replace(worker, self._read_by(worker))
             self._report.replaced_workers += 1
+
+    def _read_by(self, worker: int) -> tuple[Any, ...]:
+        """What a worker was asked for, of a stream that goes on, and has delivered."""
+        if not self._streams or not self._active[worker]:
+            return ()
+        ready = [d.index for d in self._deliveries if d.worker == worker and self._board.is_done(d.ticket)]
+        return (*self._streamed[worker], *ready)
 
     def _mourn(self, worker: int, ticket: int, units: range, unit: int, text: str) -> None:
         """A worker died at a unit: the others are loaded again by other workers, and so is that one, once."""
@@ -443,7 +444,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         what = self._name(delivery, unit)
         delivery.deaths[unit] = delivery.deaths.get(unit, 0) + 1
         if delivery.deaths[unit] < DEATHS:
-            warnings.warn(f"{text} It was loading {what}, which will be tried once more.", RuntimeWarning, 6)
+            self._to_say.append(f"{text} It was loading {what}, which will be tried once more.")
             return
         error = f"{text} It was loading {what}, which has now ended {DEATHS} workers."
         index = delivery.index[unit] if delivery.kind == ROWS else delivery.index
@@ -451,9 +452,14 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         self._board.give_up(ticket, unit, worker)
         if self._streams:
             # What comes after it in the stream cannot be reached.
-            self._active[worker] = False
             self._stream_places[worker]["ended"] = True
-            self._setup.streams = [dict(stream) for stream in self._stream_places]
+            self._end_stream(worker)
+
+    def _end_stream(self, worker: int) -> None:
+        """Nothing more comes from a worker's stream, whoever takes its place."""
+        self._active[worker] = False
+        if self._setup.streams is not None:
+            self._setup.streams[worker]["ended"] = True
 
     # Taking
 
@@ -507,7 +513,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
             self._progress.next_worker = (delivery.worker + 1) % self._num_workers
             self._streamed[delivery.worker].append(delivery.index)
         if kind == ENDED:
-            self._active[delivery.worker] = False
+            self._end_stream(delivery.worker)
             return None
         if kind == FAILED:
             self._record(delivery, [made])
