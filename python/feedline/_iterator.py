@@ -69,7 +69,6 @@ class Delivery:
     rows: int
     kind: int
     worker: int
-    generation: int
     sampler: Any = None
     ticket: int = -1
     size: int = 0
@@ -103,9 +102,10 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         self._deliveries: deque[Delivery] = deque()
         self._leaving: list[Delivery] = []
         self._epochs = -1
-        # For each worker: units done when it was started, and how many died before they had done any.
+        # What to warn of; which workers were interrupted, and when that was seen.
         self._to_say: list[str] = []
         self._interrupted: dict[int, float] = {}
+        # For each worker: units done when it was started, and how many died before they had done any.
         self._units_before = [0] * self._num_workers
         self._stillborn = [0] * self._num_workers
         self._looked = time.monotonic()
@@ -251,7 +251,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         in_rows = self._is_in_rows() and rows > 0 and isinstance(index, (list, tuple))
         worker = self._next_worker() if self._bound_to_worker else -1
         kind = ROWS if in_rows else BATCH
-        delivery = Delivery(number, index, rows, kind, worker, self._generation, self._sampler_state())
+        delivery = Delivery(number, index, rows, kind, worker, self._sampler_state())
         self._post(delivery)
         self._deliveries.append(delivery)
         return True

@@ -45,7 +45,7 @@ class Learned:
     #: Whether samples have a structure that rows can be made of, and how often a batch had another.
     rows_fit: bool = True
     odd: int = 0
-    #: Seconds per row, split and whole, and whether rows are better kept together.
+    #: Seconds per row, and whether rows are cheaper if a worker has all of a batch.
     row: float | None = None
     together: bool | None = None
 
@@ -76,7 +76,6 @@ class Pace:
         self._prefetch = prefetch_factor * workers
         self._learned = learned
         self._size = 0
-        self._batches = 0
         self.extra = 0
         self._before: Any = None
         self._handed_over: float | None = None
@@ -89,7 +88,8 @@ class Pace:
             return self._prefetch
         if self._size * TINY_BATCHES <= TINY_BYTES:
             return max(self._prefetch, TINY_BATCHES)
-        least = 2 if in_rows else self._workers + 1
+        # Batches that all workers share are done one after the other; whole ones, side by side.
+        least = 2 if in_rows and self._learned.together is False else self._workers + 1
         return max(least, min(self._prefetch, DEPTH_BYTES // self._size))
 
     def is_low(self, on_their_way: int, window: int) -> bool:
@@ -122,7 +122,6 @@ class Pace:
     def handed_over(self, now: float) -> None:
         """The consumer has one."""
         self._handed_over = now
-        self._batches += 1
 
     def delivered(self, rows: int, size: int) -> None:
         """A batch has left the board."""
@@ -143,12 +142,8 @@ class Pace:
                 self._learned.row = busy / units
             return
         was_busy, had_units, was_whole, had_whole = self._before
-        busy, units, whole, whole_units = (
-            busy - was_busy,
-            units - had_units,
-            whole - was_whole,
-            whole_units - had_whole,
-        )
+        busy, units = busy - was_busy, units - had_units
+        whole, whole_units = whole - was_whole, whole_units - had_whole
         if units:
             self._learned.row = busy / units
         if whole_units >= self._workers * delivery.rows and units > whole_units:

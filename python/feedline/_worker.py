@@ -229,6 +229,8 @@ class Worker:
                 claim = self._seat.claim(LOOK)
                 if claim is not None:
                     self._do(claim)
+                elif not self._setup.threads and _is_gone(self._setup.parent):
+                    return  # where a process cannot be watched, look now and then
 
     @contextmanager
     def _as_worker(self) -> Iterator[None]:
