@@ -15,7 +15,7 @@ use std::{
 
 use crate::{
     ANY, Commons, Extent, futex,
-    layout::{Body, DONE, FREE, GONE, Head, MOST_WORKERS, SLOTS, Slot, Table, word},
+    layout::{Body, DONE, FREE, GONE, Head, MOST_WORKERS, SLOTS, Table, word},
 };
 
 /// A ticket to be posted.
@@ -207,12 +207,6 @@ impl Board {
         self.owners(ticket).is_none_or(|owners| all_done(owners, ticket))
     }
 
-    /// How many units of a ticket nobody has taken yet.
-    pub fn free_units(&self, ticket: u64) -> usize {
-        let free = |owner: &&AtomicU64| owner.load(Relaxed) == word(ticket, FREE);
-        self.owners(ticket).map_or(0, |owners| owners.iter().filter(free).count())
-    }
-
     /// Waits until a ticket (or [`ANY`] of `tickets`) is done, but no longer than `limit`; if `or_hungry`, also
     /// until workers have nothing to do.
     pub fn wait(&self, tickets: &[u64], or_hungry: bool, limit: Duration) -> Wake {
@@ -336,14 +330,6 @@ impl Board {
         desk.since.store(0, Relaxed);
         self.table.head().recall.fetch_add(1, SeqCst);
         self.ring(self.workers);
-    }
-
-    /// Says that a ticket is other than expected; workers that have not begun with it need not.
-    pub fn set_odd(&self, ticket: u64, odd: u32) {
-        let slot: &Slot = self.table.slot(ticket);
-        if slot.ticket.load(Acquire) == ticket {
-            slot.odd.store(odd, Relaxed);
-        }
     }
 
     /// What a worker is at and where its time went.

@@ -104,11 +104,6 @@ impl Board {
         Ok(self.get()?.is_done(ticket))
     }
 
-    /// How many units of a ticket nobody has taken.
-    fn free_units(&self, ticket: u64) -> PyResult<usize> {
-        Ok(self.get()?.free_units(ticket))
-    }
-
     /// Waits until one of the tickets is done (1), workers have nothing to do and `or_hungry` (2), or neither
     /// within so many seconds (0).
     fn wait(&self, py: Python<'_>, tickets: Vec<u64>, or_hungry: bool, seconds: f64) -> PyResult<u32> {
@@ -166,12 +161,6 @@ impl Board {
     /// Declares a unit that a dead worker held to be done.
     fn give_up(&self, ticket: u64, unit: usize, worker: usize) -> PyResult<()> {
         self.get()?.give_up(ticket, unit, worker);
-        Ok(())
-    }
-
-    /// Says that a ticket is other than expected.
-    fn set_odd(&self, ticket: u64, odd: u32) -> PyResult<()> {
-        self.get()?.set_odd(ticket, odd);
         Ok(())
     }
 

@@ -192,16 +192,6 @@ impl Seat {
         Ok(())
     }
 
-    /// Says that a claim's batch is other than expected: 1 the batch, 2 all of them.
-    fn set_odd(&self, claim: &Claim, odd: u32) {
-        self.seat.set_odd(&claim.0, odd);
-    }
-
-    /// Whether somebody said so.
-    fn odd(&self, claim: &Claim) -> u32 {
-        self.seat.odd(&claim.0)
-    }
-
     /// Finishes a claim of a whole batch with a pickle and the buffers of its arrays.
     fn deliver(
         &mut self,
