@@ -1,6 +1,8 @@
 """Readings: what is read off the outcome of a trial, each with its target.
 
-A reading makes one line: both contestants' medians, and the figure that the target speaks of.
+A reading makes one line: both contestants' medians, and the figure that the target speaks of. A figure that
+compares is the median of one for each repeat: the two measurements of a repeat were made one after the other,
+and what slows the machine for minutes slows both.
 """
 
 import math
@@ -34,9 +36,19 @@ class Line:
     measure: str
     torch: float
     feedline: float
-    figure: float
+    #: One for each repeat.
+    figures: list[float]
     target: Target | None
-    spread: float
+
+    @property
+    def figure(self) -> float:
+        """The median; NaN if an epoch was too short to have it."""
+        return statistics.median(self.figures)
+
+    @property
+    def spread(self) -> float:
+        """(Maximum - minimum) / median."""
+        return (max(self.figures) - min(self.figures)) / self.figure if self.figure else 0.0
 
     @property
     def verdict(self) -> str:
@@ -45,6 +57,11 @@ class Line:
             return ""
         return "ok" if self.target.met(self.figure) else "MISSED"
 
+    @property
+    def is_open(self) -> bool:
+        """Whether some repeats keep the target and others do not."""
+        return self.target is not None and len({self.target.met(figure) for figure in self.figures}) > 1
+
 
 Reading = Callable[[Outcome], Line]
 
@@ -52,9 +69,10 @@ Reading = Callable[[Outcome], Line]
 def line(
     outcome: Outcome, key: str, measure: str, target: Target | None, figure: Callable[[float, float], float]
 ) -> Line:
-    """Make a line of one measure; `figure` gets torch's median and feedline's."""
-    torch, feedline = outcome.median("torch", key), outcome.median("feedline", key)
-    return Line(measure, torch, feedline, figure(torch, feedline), target, outcome.spread(key))
+    """Make a line of one measure; `figure` gets torch's value and feedline's."""
+    torch, feedline = outcome.values("torch", key), outcome.values("feedline", key)
+    figures = [figure(*pair) for pair in zip(torch, feedline, strict=True)]
+    return Line(measure, statistics.median(torch), statistics.median(feedline), figures, target)
 
 
 def speed_up(bound: float | None = None) -> Reading:
@@ -103,10 +121,8 @@ def taken_over(bound_ms: float) -> Reading:
         torch, feedline = (
             [statistics.median(report["waits_ms"]) for report in reports] for reports in (o.torch, o.feedline)
         )
-        figure = statistics.median(feedline)
-        spread = max((max(v) - min(v)) / statistics.median(v) for v in (torch, feedline))
         target = Target(bound_ms, at_most=True)
-        return Line("hand-over ms", statistics.median(torch), figure, figure, target, spread)
+        return Line("hand-over ms", statistics.median(torch), statistics.median(feedline), feedline, target)
 
     return read
 

@@ -17,8 +17,8 @@ from trial import Outcome, Run, Trial
 
 #: Above this share, others were using the machine and a figure means little.
 FOREIGN = 0.10
-WIDTHS = (16, 8, 24, 10, 10, 8, 7, 8, 7)
-HEADS = ("case", "workers", "measure", "torch", "feedline", "figure", "spread", "target", "")
+WIDTHS = (16, 8, 24, 10, 10, 8, 7, 3, 8, 7)
+HEADS = ("case", "workers", "measure", "torch", "feedline", "figure", "spread", "n", "target", "")
 PACKAGES = ("torch", "numpy", "torchvision", "pillow", "h5py", "feedline")
 
 
@@ -31,14 +31,15 @@ def number(value: float) -> str:
 
 def plain(line: Line) -> dict[str, Any]:
     """Turn a line into what JSON can hold, which has no NaN."""
-    fields = asdict(line) | {"verdict": line.verdict}
+    fields = asdict(line) | {"figure": line.figure, "spread": line.spread, "verdict": line.verdict}
+    fields["figures"] = [None if figure != figure else figure for figure in line.figures]
     return {key: None if value != value else value for key, value in fields.items()}
 
 
 def row(cells: tuple[str, ...]) -> str:
     """Align one row: names to the left, figures to the right."""
     aligned = [
-        f"{cell:<{width}}" if column in (0, 2, 8) else f"{cell:>{width}}"
+        f"{cell:<{width}}" if column in (0, 2, 9) else f"{cell:>{width}}"
         for column, (cell, width) in enumerate(zip(cells, WIDTHS, strict=True))
     ]
     return "  ".join(aligned).rstrip()
@@ -93,7 +94,7 @@ class Report:
         self.disturbed: list[float] = []
         versions = ", ".join(f"{k} {v}" for k, v in self.environment["versions"].items() if v)
         print(f"{self.environment['cpu']}, {self.environment['processors']} processors; {versions}")
-        print(f"load average {self.load_before[0]:.2f}; medians of {settings['repeats']}")
+        print(f"load average {self.load_before[0]:.2f}; medians of {settings['repeats']} or more")
         if SUBJECT != "feedline":
             print(f"the subject is {SUBJECT}: this run tests the benchmark and measures nothing")
 
@@ -106,6 +107,7 @@ class Report:
         run = outcome.feedline_run
         for line in lines:
             cells = (number(line.torch), number(line.feedline), number(line.figure), f"{line.spread:.0%}")
+            cells = (*cells, str(len(line.figures)))
             label = (run.case, workers(outcome.torch_run, run), line.measure)
             print(row((*label, *cells, str(line.target or ""), line.verdict)), flush=True)
             self.missed += line.verdict == "MISSED"

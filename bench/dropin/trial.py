@@ -2,7 +2,8 @@
 
 Each measurement is a fresh process. Before the timed ones, a short epoch of each contestant is read and its
 checksums compared: a loader that delivers something else has no speed. The order changes with each
-repeat, because the clock of a shared machine drifts.
+repeat, because the clock of a shared machine drifts. A trial of which some repeats keep a target and others
+do not goes on, up to twice as long, whatever the first ones say.
 """
 
 import json
@@ -45,7 +46,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Outcome:
-    """All reports of a trial, and their medians."""
+    """All reports of a trial, in the order of the repeats."""
 
     torch_run: Run
     feedline_run: Run
@@ -54,18 +55,10 @@ class Outcome:
     #: The reports of every run, those of the slower runs of torch too.
     raw: list[dict[str, Any]] = field(default_factory=list)
 
-    def median(self, contestant: str, key: str) -> float:
-        """Return the median of one measure, NaN if an epoch was too short to have it."""
+    def values(self, contestant: str, key: str) -> list[float]:
+        """List one measure of all repeats, NaN if an epoch was too short to have it."""
         values = [report[key] for report in getattr(self, contestant)]
-        return float("nan") if None in values else statistics.median(values)
-
-    def spread(self, key: str) -> float:
-        """Return the larger (maximum - minimum) / median of the two contestants."""
-        spreads = []
-        for contestant in CONTESTANTS:
-            values = [report[key] or 0 for report in getattr(self, contestant)]
-            spreads.append((max(values) - min(values)) / (statistics.median(values) or 1))
-        return max(spreads)
+        return [float("nan") if value is None else value for value in values]
 
     @property
     def foreign(self) -> float:
@@ -157,13 +150,21 @@ def contest(
         trial = filled(trial, case, in_fresh_process(trial.torch[-1], "torch", cache))
     turn = [("torch", run) for run in trial.torch] + [("feedline", trial.feedline)]
     reports: dict[tuple[str, Run], list[dict[str, Any]]] = {entry: [] for entry in turn}
-    for repeat in range(repeats):
+    for repeat in range(2 * repeats):
         for contestant, run in turn if repeat % 2 == 0 else reversed(turn):
             note(f"{repeat + 1}/{repeats}, {contestant}")
             reports[contestant, run].append(in_fresh_process(run, contestant, cache))
-    raw = [report for group in reports.values() for report in group]
-    agree(raw)
+        outcome = outcome_of(trial, reports)
+        if repeat + 1 >= repeats and not any(reading(outcome).is_open for reading in trial.readings):
+            break
+    agree(outcome.raw)
+    return outcome
+
+
+def outcome_of(trial: Trial, reports: dict[tuple[str, Run], list[dict[str, Any]]]) -> Outcome:
+    """Choose torch's fastest run."""
     best = min(trial.torch, key=lambda run: statistics.median(cost(r) for r in reports["torch", run]))
+    raw = [report for group in reports.values() for report in group]
     return Outcome(best, trial.feedline, reports["torch", best], reports["feedline", trial.feedline], raw)
 
 

@@ -20,6 +20,7 @@ from feedline import _structure
 from feedline._failure import failure, stand_ins
 from feedline._place import Placed, StreamState
 from feedline._report import Report
+from feedline._worker import getter
 
 if TYPE_CHECKING:
     from feedline._loader import DataLoader
@@ -42,6 +43,12 @@ class InlineIter(Placed, _SingleProcessDataLoaderIter):
     def __init__(self, loader: DataLoader[Any]) -> None:
         super().__init__(loader)
         loader._report = Report("made by the consumer itself", "num_workers is 0")
+        self._stack: _structure.Stack | None = None
+        if loader._makes_rows():
+            # Where address space is short, torch's way does as well.
+            with suppress(OSError):
+                self._stack = loader._stack = loader._stack or _structure.Stack()
+            self._get = getter(self._dataset)
         self._arrival = loader._arrival_of(self)
         self._on_error = loader.on_error
         self._failures = loader._failures
@@ -99,7 +106,9 @@ class InlineIter(Placed, _SingleProcessDataLoaderIter):
     def _fetch(self, number: int, index: Any) -> Any:
         """A batch, with what is to become of samples that fail."""
         if self._on_error == "raise" or self._streams:
-            return self._dataset_fetcher.fetch(index)
+            if self._stack is None or type(index) is not list or not index:
+                return self._dataset_fetcher.fetch(index)
+            return self._stack.batch(self._get, index)
         by_sample = self._auto_collation and not getattr(self._dataset, "__getitems__", None)
         if not by_sample:
             try:

@@ -110,6 +110,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         self._failures: list[dict[str, Any]] = []
         self._shared: Commons | None = None
         self._shared_by = 0
+        self._stack: _structure.Stack | None = None
         self._resume: Place | None = None
         self._epochs = 0
         self._progress: Progress | None = None
@@ -249,7 +250,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
     def __getstate__(self) -> dict[str, Any]:
         """What is copied or pickled: all but memory and processes."""
         state = dict(self.__dict__)
-        state.update(_shared=None, _arrival=None, _learned=Learned(), _iterator=None, _progress=None)
+        state.update(_shared=None, _stack=None, _arrival=None, _learned=Learned())
+        state.update(_iterator=None, _progress=None)
         state["_failures"] = list(self._failures)
         state["_report"] = Report("not made yet", "iteration has not begun")
         return state

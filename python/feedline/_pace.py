@@ -84,8 +84,10 @@ class Pace:
 
     def window(self, in_rows: bool) -> int:
         """How many batches may be on their way."""
-        if self._strict or not self._size:
+        if self._strict:
             return self._prefetch
+        if not self._size:
+            return min(self._prefetch, SPLIT_AT_FIRST + self._workers) if in_rows else self._prefetch
         if self._size * TINY_BATCHES <= TINY_BYTES:
             return max(self._prefetch, TINY_BATCHES)
         # Batches that all workers share are done one after the other; whole ones, side by side.

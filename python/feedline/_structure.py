@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.utils.data._utils import collate as torch_collate
 
-from feedline._engine import Collected, Columns, Hold
+from feedline._engine import Collected, Columns, Commons, Hold
 
 try:
     import numpy as np
@@ -181,7 +181,7 @@ class Structure:
         self.columns = Columns(self.tree, side)
         self._offsets: dict[int, list[int]] = {}
         counter = _Counter()
-        self._build = _builder(self.tree, counter)
+        self.assemble = _builder(self.tree, counter)
         self._objects = counter.objects
 
     def offsets(self, rows: int) -> list[int]:
@@ -209,7 +209,43 @@ class Structure:
                 leaf[first : first + len(values)] = values
         if keep is not None:
             objects = [[values[row] for row in keep] for values in objects]
-        return self._build(collected.hold, self.offsets(rows), rows, objects, keep)
+        return self.assemble(collected.hold, self.offsets(rows), rows, objects, keep)
+
+    def read(self, hold: Hold, rows: int, objects: list[list[Any]], row: int) -> Any:
+        """A sample as it was before it was written."""
+        return _reader(self.tree, _Counter())(hold, self.offsets(rows), row, objects)
+
+
+class Stack:
+    """Batches as ``default_collate`` makes them, one sample after the other, in memory that is used again."""
+
+    def __init__(self) -> None:
+        self._commons = Commons.private()
+        self._structure: Structure | None = None
+        # How often samples had no structure, or another one than those before.
+        self._odd = 0
+
+    def batch(self, get: Callable[[Any], Any], indices: list[Any]) -> Batch:
+        """The batch of these samples, and torch's errors."""
+        if self._odd >= 3:
+            return torch_collate.default_collate([get(index) for index in indices])
+        first = None
+        if self._structure is None:
+            first = get(indices[0])
+            if (described := describe(first)) is None:
+                self._odd += 1
+                return torch_collate.default_collate([first, *[get(index) for index in indices[1:]]])
+            self._structure = Structure(described)
+        structure, rows = self._structure, len(indices)
+        hold, objects, odd = structure.columns.stack(self._commons, get, indices, first)
+        if odd is None:
+            return structure.assemble(hold, structure.offsets(rows), rows, objects, None)
+        # The next batch may follow a new structure.
+        self._structure, self._odd = None, self._odd + 1
+        written, sample = odd
+        samples = [structure.read(hold, rows, objects, row) for row in range(written)]
+        samples += [sample, *[get(index) for index in indices[written + 1 :]]]
+        return torch_collate.default_collate(samples)
 
 
 class _Counter:
@@ -282,3 +318,35 @@ def _tensors(dtype: torch.dtype, shape: tuple[int, ...], column: int) -> Build:
         return tensor if keep is None else tensor[keep]
 
     return build
+
+
+Read = Callable[[Hold, list[int], int, list[list[Any]]], Any]
+
+
+def _reader(tree: Tree, counter: _Counter) -> Read:
+    """How a node of a sample is read back from its row."""
+    match tree[0]:
+        case "int" | "float" | "bool":
+            column, dtype = counter.column(), {"int": torch.int64, "float": torch.float64, "bool": torch.bool}
+            numbers = _numbers(dtype[tree[0]], column)
+            return lambda hold, offsets, row, _: numbers(hold, offsets, row + 1, [], None)[row].item()
+        case "scalar":
+            numbers = _numbers(_numpy_dtypes()[np.dtype(tree[1])], counter.column())
+            return lambda hold, offsets, row, _: numbers(hold, offsets, row + 1, [], None).numpy()[row]
+        case "tensor":
+            tensors = _tensors(tree[2], tuple(tree[4]), counter.column())
+            return lambda hold, offsets, row, _: tensors(hold, offsets, row + 1, [], None)[row]
+        case "array":
+            tensors = _tensors(_numpy_dtypes()[tree[2]], tree[3], counter.column())
+            return lambda hold, offsets, row, _: tensors(hold, offsets, row + 1, [], None)[row].numpy()
+        case "object":
+            place = counter.object()
+            return lambda hold, offsets, row, objects: objects[place][row]
+        case "tuple" | "list" | "named":
+            cls = {"tuple": tuple, "list": list}.get(tree[0]) or tree[1]._make
+            children = [_reader(child, counter) for child in tree[-1]]
+            return lambda *row: cls(child(*row) for child in children)
+        case "dict":
+            fields = [(key, _reader(child, counter)) for key, child in zip(tree[1], tree[2], strict=True)]
+            return lambda *row: {key: child(*row) for key, child in fields}
+    raise AssertionError(f"no structure has a node {tree[0]!r}")

@@ -6,6 +6,7 @@ workers; it takes what stands on the board until the board says that it is over.
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import random
@@ -61,6 +62,7 @@ class Ground:
         self.commons = commons
 
     def __reduce__(self) -> Any:
+        assert self.commons.fd is not None
         return _attach, (reduction.DupFd(self.commons.fd),)
 
 
@@ -123,6 +125,9 @@ def process_main(setup: Setup, worker: int) -> None:
         return
     try:
         torch.set_num_threads(1)
+        # What is here now stays until the end: to look through it for garbage again and again takes time and,
+        # because looking writes to it, memory of its own.
+        gc.freeze()
         _seed_process(setup.base_seed, worker)
         seat = Seat(setup.ground.commons, setup.place, worker)
         seat.mark(_write_stacks_on_request())
@@ -213,7 +218,7 @@ class Worker:
             self._seeds = ThreadSeeds(setup.base_seed) if setup.threads else Seeds(setup.base_seed)
             self._seeds.epoch(setup.generation)
         self._get: Callable[[Any], Any] = (
-            self._get_or_replace if setup.on_error == "replace" else _getter(setup.dataset)
+            self._get_or_replace if setup.on_error == "replace" else getter(setup.dataset)
         )
 
     def run(self) -> None:
@@ -436,7 +441,7 @@ class Worker:
         return MADE, setup.collate_fn(samples), failures + self._replaced, None
 
 
-def _getter(dataset: Any) -> Callable[[Any], Any]:
+def getter(dataset: Any) -> Callable[[Any], Any]:
     """``dataset[index]`` as a function."""
     # A method of the class is what the subscript calls; anything else (an instance's attribute) is not.
     method = getattr(type(dataset), "__getitem__", None)

@@ -3,6 +3,8 @@
 //! The file is far longer than it will ever be used, which costs nothing: the system gives it pages as they
 //! are touched. So an offset means the same in every process, for ever, and a worker can take fresh memory
 //! by itself, with one atomic addition. Memory comes back only through the process that made the commons.
+//!
+//! What has come back is kept for reuse; but pages that were not needed for a while go back to the system.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +20,7 @@ use std::{
 use parking_lot::Mutex;
 use rustix::{
     fs::{MemfdFlags, fstat, ftruncate, memfd_create},
-    mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap},
+    mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap},
 };
 
 /// The unit in which memory is given out.
@@ -74,6 +76,18 @@ fn class(bytes: usize) -> Option<u32> {
     u32::try_from(pages.next_multiple_of(step)).ok()
 }
 
+/// Tries a mapping with each of the lengths.
+fn longest(map: impl Fn(u64) -> io::Result<*mut u8>) -> io::Result<(*mut u8, u64)> {
+    let mut last = io::Error::from(io::ErrorKind::OutOfMemory);
+    for len in LENGTHS {
+        match map(len) {
+            Ok(start) => return Ok((start, len)),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
 /// What stands in the first page.
 #[repr(C)]
 struct Head {
@@ -83,13 +97,49 @@ struct Head {
     end: AtomicU64,
 }
 
-/// The shared memory of a loader.
+/// So many extents of a size are taken before those of that size that were not needed lose their pages.
+const PATIENCE: u32 = 64;
+
+/// Extents of one size that came back.
+#[derive(Default)]
+struct Shelf {
+    /// The last used is taken first, because it is in the caches.
+    extents: Vec<Extent>,
+    /// How many of the first ones have no pages.
+    bare: usize,
+    /// The fewest there were lately, and how often one was taken meanwhile.
+    least: usize,
+    taken: u32,
+}
+
+impl Shelf {
+    fn pop(&mut self) -> Option<Extent> {
+        let extent = self.extents.pop()?;
+        self.bare = self.bare.min(self.extents.len());
+        self.least = self.least.min(self.extents.len());
+        self.taken += 1;
+        Some(extent)
+    }
+
+    /// Those that have pages and were not needed lately.
+    fn idle(&mut self) -> &[Extent] {
+        if self.taken < PATIENCE {
+            return &[];
+        }
+        let bare = self.bare;
+        (self.bare, self.least, self.taken) = (bare.max(self.least), self.extents.len(), 0);
+        &self.extents[bare..self.bare]
+    }
+}
+
+/// The memory of a loader: shared with its workers, or private.
 pub struct Commons {
     start: *mut u8,
     len: usize,
-    file: OwnedFd,
-    /// Extents that came back, by their number of pages; the last used first, because it is in the caches.
-    free: Mutex<BTreeMap<u32, Vec<Extent>>>,
+    /// None if it is private.
+    file: Option<OwnedFd>,
+    /// What came back, by its number of pages.
+    free: Mutex<BTreeMap<u32, Shelf>>,
 }
 
 // SAFETY: the mapping lives as long as the value, and all access to it goes through atomics or through
@@ -102,21 +152,31 @@ impl Commons {
     /// New memory, empty.
     pub fn create() -> io::Result<Arc<Self>> {
         let file = memfd_create("feedline", MemfdFlags::CLOEXEC)?;
-        let mut last = io::Error::from(io::ErrorKind::OutOfMemory);
-        for len in LENGTHS {
-            match ftruncate(&file, len).map_err(io::Error::from).and_then(|()| Self::map(&file, len)) {
-                Ok(start) => {
-                    let commons = Self { start, len: len as usize, file, free: Mutex::default() };
-                    let head = commons.head();
-                    head.end.store(1, Relaxed);
-                    head.pages.store(len / PAGE as u64, Relaxed);
-                    head.magic.store(MAGIC, Relaxed);
-                    return Ok(Arc::new(commons));
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
+        let map = |len| {
+            ftruncate(&file, len)?;
+            Self::map(&file, len)
+        };
+        let (start, len) = longest(map)?;
+        Ok(Self::empty(start, len, Some(file)))
+    }
+
+    /// New memory that is not shared with other processes: one that is forked has a copy.
+    pub fn private() -> io::Result<Arc<Self>> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no other memory.
+        let map = |len| Ok(unsafe { mmap_anonymous(null_mut(), len as usize, access, flags) }?.cast());
+        let (start, len) = longest(map)?;
+        Ok(Self::empty(start, len, None))
+    }
+
+    fn empty(start: *mut u8, len: u64, file: Option<OwnedFd>) -> Arc<Self> {
+        let commons = Self { start, len: len as usize, file, free: Mutex::default() };
+        let head = commons.head();
+        head.end.store(1, Relaxed);
+        head.pages.store(len / PAGE as u64, Relaxed);
+        head.magic.store(MAGIC, Relaxed);
+        Arc::new(commons)
     }
 
     /// The memory behind a file that another process made.
@@ -125,7 +185,8 @@ impl Commons {
         if len < PAGE as u64 {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        let commons = Self { start: Self::map(&file, len)?, len: len as usize, file, free: Mutex::default() };
+        let start = Self::map(&file, len)?;
+        let commons = Self { start, len: len as usize, file: Some(file), free: Mutex::default() };
         if commons.head().magic.load(Relaxed) != MAGIC {
             return Err(io::ErrorKind::InvalidData.into());
         }
@@ -137,7 +198,7 @@ impl Commons {
         let flags = MapFlags::SHARED | MapFlags::NORESERVE;
         // SAFETY: a new mapping at an address of the kernel's choice touches no other memory.
         let start = unsafe { mmap(null_mut(), len as usize, access, flags, file, 0) }?;
-        // SAFETY: the range was mapped just above. Both are wishes.
+        // SAFETY: the range was mapped just above. It is a wish.
         let _ = unsafe { madvise(start, len as usize, Advice::LinuxDontDump) };
         Ok(start.cast())
     }
@@ -147,9 +208,9 @@ impl Commons {
         unsafe { &*self.start.cast() }
     }
 
-    /// The file, for other processes to attach.
-    pub fn file(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+    /// The file, for other processes to attach; none if the memory is private.
+    pub fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_ref().map(AsFd::as_fd)
     }
 
     /// Memory that nobody has used, all zero, of at least so many bytes.
@@ -170,38 +231,38 @@ impl Commons {
         let pages = class(bytes).ok_or(io::ErrorKind::OutOfMemory)?;
         // One that is up to twice as large will do: batches of changing size use each other's memory.
         let mut free = self.free.lock();
-        let fitting = free.range_mut(pages..=pages.saturating_mul(2)).find_map(|(_, extents)| extents.pop());
-        drop(free);
+        let mut shelves = free.range_mut(pages..=pages.saturating_mul(2));
+        let fitting = shelves.find_map(|(_, shelf)| shelf.pop().map(|extent| (extent, shelf)));
         match fitting {
-            Some(extent) => Ok(extent),
+            Some((extent, shelf)) => {
+                for idle in shelf.idle() {
+                    self.discard(*idle);
+                }
+                Ok(extent)
+            }
             None => self.fresh(bytes),
         }
     }
 
     /// Gives an extent back for reuse. Nobody may use it any more.
     pub fn give(&self, extent: Extent) {
-        self.free.lock().entry(extent.pages).or_default().push(extent);
+        self.free.lock().entry(extent.pages).or_default().extents.push(extent);
     }
 
-    /// Gives the pages of an extent back to the system, and forgets its place: for what only workers take, who
-    /// cannot reuse anything. Nobody may use it any more.
+    /// Gives the pages of an extent back to the system. Nobody may use it any more: who takes it next finds
+    /// zeros, and what only workers take, who cannot reuse anything, is not taken again.
     pub fn discard(&self, extent: Extent) {
+        let advice = if self.file.is_some() { Advice::LinuxRemove } else { Advice::LinuxDontNeed };
         if let Some(start) = self.at(extent.offset(), extent.len()) {
             // SAFETY: the range lies in the mapping, and nobody uses it.
-            let _ = unsafe { madvise(start.cast(), extent.len(), Advice::LinuxRemove) };
+            let _ = unsafe { madvise(start.cast(), extent.len(), advice) };
         }
     }
 
-    /// Gives the pages behind all unused extents back to the system. They can still be taken.
-    pub fn trim(&self) {
-        for extent in self.free.lock().values().flatten() {
-            self.discard(*extent);
-        }
-    }
-
-    /// Bytes waiting for reuse.
+    /// Bytes waiting for reuse, in pages that were not given back.
     pub fn unused(&self) -> usize {
-        self.free.lock().values().flatten().map(|extent| extent.len()).sum()
+        let free = self.free.lock();
+        free.values().flat_map(|shelf| &shelf.extents[shelf.bare..]).map(|extent| extent.len()).sum()
     }
 
     /// The address of so many bytes at an offset, if they lie in the memory.
@@ -237,7 +298,7 @@ mod tests {
     #[test]
     fn what_one_process_writes_another_reads_at_the_same_offset() {
         let here = Commons::create().unwrap();
-        let there = Commons::attach(here.file().try_clone_to_owned().unwrap()).unwrap();
+        let there = Commons::attach(here.file().unwrap().try_clone_to_owned().unwrap()).unwrap();
         let extent = there.fresh(10_000).unwrap();
         let start = there.at(extent.offset(), 3).unwrap();
         // SAFETY: the extent is new, and nobody else has it.
@@ -259,20 +320,36 @@ mod tests {
     }
 
     #[test]
-    fn trimmed_memory_is_zero_again_and_still_usable() {
-        let commons = Commons::create().unwrap();
-        let extent = commons.take(1 << 20).unwrap();
-        let start = commons.at(extent.offset(), extent.len()).unwrap();
-        // SAFETY: the extent is ours.
-        unsafe { start.write_bytes(7, extent.len()) };
-        let blocks = || fstat(commons.file()).unwrap().st_blocks;
-        let full = blocks();
-        commons.give(extent);
-        commons.trim();
-        assert!(blocks() + 2048 <= full);
-        assert_eq!(commons.take(1 << 20).unwrap(), extent);
-        // SAFETY: the extent is ours.
-        assert_eq!(unsafe { *start }, 0);
+    fn what_is_not_needed_for_a_while_goes_back_to_the_system_and_can_be_taken_again() {
+        for commons in [Commons::create().unwrap(), Commons::private().unwrap()] {
+            let extents: Vec<_> = (0..5).map(|_| commons.take(1 << 20).unwrap()).collect();
+            let first = |extent: &Extent| commons.at(extent.offset(), extent.len()).unwrap();
+            for extent in &extents {
+                // SAFETY: the extent is ours.
+                unsafe { first(extent).write_bytes(7, extent.len()) };
+            }
+            for extent in &extents {
+                commons.give(*extent);
+            }
+            assert_eq!(commons.unused(), 5 << 20);
+            for _ in 0..2 * PATIENCE {
+                let two = [commons.take(1 << 20).unwrap(), commons.take(1 << 20).unwrap()];
+                for extent in two {
+                    commons.give(extent);
+                }
+            }
+            assert_eq!(commons.unused(), 2 << 20);
+            if let Some(file) = commons.file() {
+                assert!(fstat(file).unwrap().st_blocks * 512 < 3 << 20);
+            }
+            // SAFETY: the extents are ours, or nobody's.
+            let kept = extents.iter().filter(|extent| unsafe { *first(extent) } == 7);
+            assert_eq!(kept.count(), 2);
+            for _ in 0..5 {
+                assert!(extents.contains(&commons.take(1 << 20).unwrap()));
+            }
+            assert_eq!(commons.unused(), 0);
+        }
     }
 
     #[test]

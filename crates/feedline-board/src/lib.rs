@@ -35,11 +35,13 @@
 
 mod board;
 mod commons;
+mod copy;
 mod futex;
 mod layout;
 mod seat;
 
 pub use board::{Board, Lost, Post, Retired, SeatGauge, Wake};
 pub use commons::{Commons, Extent};
+pub use copy::copy_past_caches;
 pub use layout::ANY;
 pub use seat::{Claim, Seat};

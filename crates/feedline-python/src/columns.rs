@@ -4,8 +4,9 @@
 //! tensors are finished when the last row is written. A sample that has another structure is not written, and
 //! says so; what becomes of it is for others to decide.
 
-use std::{ffi::c_int, ptr};
+use std::{ffi::c_int, ptr, sync::Arc};
 
+use feedline_board::copy_past_caches;
 use pyo3::{
     exceptions::{PyTypeError, PyValueError},
     ffi, intern,
@@ -13,7 +14,10 @@ use pyo3::{
     types::{PyDict, PyFloat, PyInt, PyList, PyTuple, PyType},
 };
 
-use crate::parcel::place_after;
+use crate::{
+    memory::{Commons, Hold},
+    parcel::place_after,
+};
 
 /// The structure of samples.
 #[pyclass(frozen, module = "feedline._engine")]
@@ -73,6 +77,35 @@ impl Columns {
             last.checked_add(self.side.checked_mul(rows).ok_or_else(too_large)?).ok_or_else(too_large)?,
         );
         Ok(offsets)
+    }
+
+    /// Writes a batch: the samples that `get(index)` gives, except for the first if that is there already.
+    /// Returns its memory, the objects that are kept beside it, and, if a sample has another structure, how many
+    /// were written and that one.
+    #[allow(clippy::type_complexity)]
+    fn stack<'py>(
+        &self,
+        commons: &Commons,
+        get: &Bound<'py, PyAny>,
+        indices: &Bound<'py, PyList>,
+        mut first: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<(Hold, Vec<Py<PyList>>, Option<(usize, Bound<'py, PyAny>)>)> {
+        let py = indices.py();
+        let offsets = self.offsets(indices.len())?;
+        let hold = Hold::take(Arc::clone(&commons.0), offsets[self.widths.len()])?;
+        let objects: Vec<_> = (0..self.objects).map(|_| PyList::empty(py).unbind()).collect();
+        // A tuple stays as long as it is, whatever samples do to the list.
+        for (row, index) in indices.to_tuple().iter().enumerate() {
+            let sample = match first.take() {
+                Some(sample) => sample,
+                None => get.call1((index,))?,
+            };
+            let target = Target { start: hold.start(), offsets: &offsets, row, objects: &objects };
+            if !self.write(&sample, &target).unwrap_or(false) {
+                return Ok((hold, objects, Some((row, sample))));
+            }
+        }
+        Ok((hold, objects, None))
     }
 }
 
@@ -315,7 +348,7 @@ impl Columns {
         }
         let (to, from) = (self.cell(target, column) as usize, from as usize);
         // SAFETY: the source is kept alive by its object, which the caller holds; the target is a row of ours.
-        py.detach(|| unsafe { ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, len) });
+        py.detach(|| unsafe { copy_past_caches(from as *const u8, to as *mut u8, len) });
     }
 
     fn copy(&self, target: &Target<'_>, column: usize, from: *const u8, len: usize) {

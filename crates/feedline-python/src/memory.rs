@@ -9,7 +9,7 @@ use std::{
 use feedline_board::Extent;
 use pyo3::{exceptions::PyOSError, ffi, prelude::*};
 
-/// Memory that the processes of a loader share.
+/// The memory of a loader's batches, shared with its workers or private.
 #[pyclass(frozen, module = "feedline._engine")]
 pub(crate) struct Commons(pub(crate) Arc<feedline_board::Commons>);
 
@@ -32,21 +32,16 @@ impl Commons {
         Ok(Self(feedline_board::Commons::attach(file)?))
     }
 
-    /// The file descriptor.
-    #[getter]
-    fn fd(&self) -> c_int {
-        self.0.file().as_raw_fd()
+    /// New memory that is this process's alone.
+    #[staticmethod]
+    fn private() -> PyResult<Self> {
+        Ok(Self(feedline_board::Commons::private()?))
     }
 
-    /// Bytes waiting for reuse.
+    /// The file descriptor; none if the memory is private.
     #[getter]
-    fn unused(&self) -> usize {
-        self.0.unused()
-    }
-
-    /// Gives unused pages back to the system.
-    fn trim(&self, py: Python<'_>) {
-        py.detach(|| self.0.trim());
+    fn fd(&self) -> Option<c_int> {
+        self.0.file().map(|file| file.as_raw_fd())
     }
 }
 
@@ -60,6 +55,17 @@ pub(crate) struct Hold {
 impl Hold {
     pub(crate) fn new(commons: Arc<feedline_board::Commons>, extent: Extent) -> Self {
         Self { commons, extent }
+    }
+
+    /// Memory of at least so many bytes.
+    pub(crate) fn take(commons: Arc<feedline_board::Commons>, bytes: usize) -> PyResult<Self> {
+        let extent = commons.take(bytes)?;
+        Ok(Self { commons, extent })
+    }
+
+    /// Where it begins.
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.commons.at(self.extent.offset(), self.extent.len()).expect("an extent lies in the commons")
     }
 }
 
@@ -79,7 +85,7 @@ impl Hold {
     /// Where it is in this process.
     #[getter]
     fn address(&self) -> usize {
-        self.commons.at(self.extent.offset(), self.extent.len()).map_or(0, |start| start as usize)
+        self.start() as usize
     }
 
     #[allow(clippy::missing_safety_doc)]

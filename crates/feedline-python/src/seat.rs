@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use feedline_board::Extent;
+use feedline_board::{Extent, copy_past_caches};
 use pyo3::{
     buffer::PyBuffer,
     exceptions::{PyException, PyMemoryError, PyRuntimeError},
@@ -218,7 +218,7 @@ impl Seat {
             let (from, to) = (buffer.buf_ptr() as usize, start as usize + offset);
             // SAFETY: the buffer is contiguous (the pickler made sure), stays as long as `buffers`, and the
             // region is ours and large enough.
-            py.detach(|| unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, len) });
+            py.detach(|| unsafe { copy_past_caches(from as *const u8, to as *mut u8, len) });
             offset = place_after(offset, len).unwrap_or(total);
         }
         // SAFETY: as above.
