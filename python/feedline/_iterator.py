@@ -18,7 +18,6 @@ import warnings
 import weakref
 from collections import deque
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -211,10 +210,11 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
 
     def _post_some(self) -> None:
         """Keep as many batches on their way as the pace allows."""
-        window = self._pace.window(self._is_in_rows())
-        if self._pace.is_low(len(self._deliveries), window):
-            while len(self._deliveries) < window and self._may_draw() and self._try_put_index():
-                pass
+        in_rows = self._is_in_rows()
+        if self._pace.is_low(len(self._deliveries), self._pace.window(in_rows)):
+            while len(self._deliveries) < self._pace.window(in_rows):
+                if not self._may_draw() or not self._try_put_index():
+                    break
 
     def _may_draw(self) -> bool:
         """Whether to ask the sampler.
@@ -274,21 +274,15 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
             if known.structure is not None:
                 schema, size = known.schema, known.structure.bytes(delivery.rows)
         delivery.size = size
-        post = partial(
-            self._board.post,
-            units=units,
-            run=run,
-            kind=delivery.kind,
-            only=delivery.worker if self._bound_to_worker else None,
-            generation=self._generation,
-            size=size,
-            schema=schema,
-        )
+        only = delivery.worker if self._bound_to_worker else None
+        options = {"units": units, "run": run, "kind": delivery.kind, "size": size, "schema": schema}
+        post = self._board.post
         try:
-            delivery.ticket = post(delivery.index)
+            delivery.ticket = post(delivery.index, only=only, generation=self._generation, **options)
         except (TypeError, OverflowError):
             # Not integers: any index travels as a pickle.
-            delivery.ticket = post(pickle.dumps(delivery.index))
+            pickled = pickle.dumps(delivery.index)
+            delivery.ticket = post(pickled, only=only, generation=self._generation, **options)
 
     # Waiting
 
@@ -303,8 +297,8 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
     def _next_data(self) -> Any:
         began = time.monotonic()
         self._pace.asked(began)
-        if began - self._looked > 20 * LOOK:
-            self._look_after_workers()
+        if self._pace.is_large:
+            self._post_some()  # now that the consumer has let go of the batch before the last
         while True:
             delivery = self._wait(began)
             if delivery is None:
@@ -319,7 +313,8 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
                     self._pace.delivered(delivery.rows, delivery.size)
                     self._progress.note(delivery.number, delivery.sampler)
                     self._yielded += 1
-                self._post_some()
+                if not self._pace.is_large:
+                    self._post_some()
             if made is not None:
                 now = time.monotonic()
                 self._waited += now - began

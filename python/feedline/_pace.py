@@ -1,8 +1,10 @@
 """How far ahead, and in how large pieces: what is decided from what was measured.
 
 Splitting a batch among the workers brings it sooner; giving neighbours to one worker may be cheaper, if the
-dataset keeps its last file open or its last volume decoded. Which it is, is measured: some batches are given to
-one worker each, the others are split, and what costs less per row is kept.
+dataset keeps its last file open or its last volume decoded. Which it is, is measured: a few batches are given to
+one worker each, the others are split, and what costs less per row is kept. Whole batches are made side by side
+and need as many times the memory, so there are no more of them than the measurement needs; and none at all where
+the pieces are long anyway.
 """
 
 from __future__ import annotations
@@ -31,8 +33,11 @@ SHORT = 300e-6
 #: How much cheaper rows must be on one worker to be kept together.
 CHEAPER = 0.9
 
-#: So many batches are split at first, because they are waited for; those after them are not, for comparison.
+#: So many batches are split at first, because they are waited for; some after them are not, for comparison.
 SPLIT_AT_FIRST = 2
+
+#: So many rows are enough to compare, and a run of so many has what neighbours have in common.
+ENOUGH = 64
 
 
 @dataclass
@@ -81,18 +86,25 @@ class Pace:
         self._handed_over: float | None = None
         self.steps = 0.0
         self.rows = 0
+        self._rows_each = 0
 
     def window(self, in_rows: bool) -> int:
         """How many batches may be on their way."""
-        if self._strict:
+        if self._strict or not self._rows_each:
             return self._prefetch
+        # Batches that all workers share are done one after the other; whole ones, side by side.
+        shared = in_rows and not self._learned.together
+        least = 1 + -(-self._workers // self._rows_each) if shared else self._workers + 1
         if not self._size:
-            return min(self._prefetch, SPLIT_AT_FIRST + self._workers) if in_rows else self._prefetch
+            return min(self._prefetch, least) if shared else self._prefetch
         if self._size * TINY_BATCHES <= TINY_BYTES:
             return max(self._prefetch, TINY_BATCHES)
-        # Batches that all workers share are done one after the other; whole ones, side by side.
-        least = 2 if in_rows and self._learned.together is False else self._workers + 1
         return max(least, min(self._prefetch, DEPTH_BYTES // self._size))
+
+    @property
+    def is_large(self) -> bool:
+        """Whether batches are so large that memory for one more matters."""
+        return not self._strict and 2 * self._size > DEPTH_BYTES
 
     def is_low(self, on_their_way: int, window: int) -> bool:
         """Whether to begin more batches now: tiny ones many at a time, so that workers are woken seldom."""
@@ -108,12 +120,19 @@ class Pace:
 
     def run(self, rows: int, number: int) -> int:
         """How many rows of a batch a worker takes at once."""
+        self._rows_each = rows
         row = self._learned.row
         if self._workers == 1 or (row is not None and row * rows < SHORT):
             return rows
-        if self._learned.together or (self._learned.together is None and number >= SPLIT_AT_FIRST):
-            return rows
-        return -(-rows // self._workers)
+        if self._learned.together is None:
+            whole = 0 <= number - SPLIT_AT_FIRST < self._whole(rows)
+        else:
+            whole = self._learned.together
+        return rows if whole else -(-rows // self._workers)
+
+    def _whole(self, rows: int) -> int:
+        """How many batches to give to one worker each, to see what their rows cost."""
+        return 0 if rows >= ENOUGH * self._workers else min(self._workers, -(-ENOUGH // rows))
 
     def asked(self, now: float) -> None:
         """The consumer wants a batch."""
@@ -132,7 +151,8 @@ class Pace:
 
     def measure(self, board: Board, delivery: Any) -> None:
         """Look at what rows cost, while that is not decided yet."""
-        if self._learned.together is not None and self._learned.row is not None:
+        decided = self._learned.together is not None or not self._whole(delivery.rows)
+        if decided and self._learned.row is not None:
             return
         gauges = board.gauges()
         busy, units = sum(gauge[1] for gauge in gauges), sum(gauge[3] for gauge in gauges)
@@ -148,6 +168,6 @@ class Pace:
         whole, whole_units = whole - was_whole, whole_units - had_whole
         if units:
             self._learned.row = busy / units
-        if whole_units >= self._workers * delivery.rows and units > whole_units:
+        if 0 < self._whole(delivery.rows) * delivery.rows <= whole_units < units:
             split = (busy - whole) / (units - whole_units)
             self._learned.together = whole / whole_units < CHEAPER * split
