@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from feedline._engine import Board
 
 #: Batches that wait to be delivered may take so many bytes, where no window was asked for.
-DEPTH_BYTES = 256 << 20
+DEPTH_BYTES = 192 << 20
 
 #: And so many while one of them is held up and the others run ahead of it.
 AHEAD_BYTES = 1 << 30
