@@ -1,10 +1,9 @@
 """How far ahead, and in how large pieces: what is decided from what was measured.
 
 Splitting a batch among the workers brings it sooner; giving neighbours to one worker may be cheaper, if the
-dataset keeps its last file open or its last volume decoded. Which it is, is measured: a few batches are given to
-one worker each, the others are split, and what costs less per row is kept. Whole batches are made side by side
-and need as many times the memory, so there are no more of them than the measurement needs; and none at all where
-the pieces are long anyway.
+dataset keeps its last file open or its last volume decoded. Such a dataset gives itself away: the first row of a
+run costs more than those after it. So the time of first rows is measured, and what runs of any length would cost
+follows. Whole batches are made side by side and need as many times the memory; they are for those who gain by it.
 """
 
 from __future__ import annotations
@@ -33,11 +32,9 @@ SHORT = 300e-6
 #: How much cheaper rows must be on one worker to be kept together.
 CHEAPER = 0.9
 
-#: So many batches are split at first, because they are waited for; some after them are not, for comparison.
-SPLIT_AT_FIRST = 2
-
-#: So many rows are enough to compare, and a run of so many has what neighbours have in common.
-ENOUGH = 64
+#: So many rows after the first of their run are enough to compare, and so many are enough for good.
+ENOUGH = 32
+FOR_GOOD = 16 * ENOUGH
 
 
 @dataclass
@@ -82,7 +79,8 @@ class Pace:
         self._learned = learned
         self._size = 0
         self.extra = 0
-        self._before: Any = None
+        self._before: tuple[float, ...] | None = None
+        self._settled = False
         self._handed_over: float | None = None
         self.steps = 0.0
         self.rows = 0
@@ -124,15 +122,13 @@ class Pace:
         row = self._learned.row
         if self._workers == 1 or (row is not None and row * rows < SHORT):
             return rows
+        split = -(-rows // self._workers)
         if self._learned.together is None:
-            whole = 0 <= number - SPLIT_AT_FIRST < self._whole(rows)
+            # Runs of one row have no neighbours. Some batches after the first are not split, to see what those cost.
+            whole = split == 1 and 0 < number <= self._workers
         else:
             whole = self._learned.together
-        return rows if whole else -(-rows // self._workers)
-
-    def _whole(self, rows: int) -> int:
-        """How many batches to give to one worker each, to see what their rows cost."""
-        return 0 if rows >= ENOUGH * self._workers else min(self._workers, -(-ENOUGH // rows))
+        return rows if whole else split
 
     def asked(self, now: float) -> None:
         """The consumer wants a batch."""
@@ -150,24 +146,29 @@ class Pace:
         self._size = size
 
     def measure(self, board: Board, delivery: Any) -> None:
-        """Look at what rows cost, while that is not decided yet."""
-        decided = self._learned.together is not None or not self._whole(delivery.rows)
-        if decided and self._learned.row is not None:
+        """Look at what rows cost, until that is certain."""
+        if self._settled or (self._workers == 1 and self._learned.row is not None):
             return
         gauges = board.gauges()
-        busy, units = sum(gauge[1] for gauge in gauges), sum(gauge[3] for gauge in gauges)
-        whole, whole_units = sum(gauge[5] for gauge in gauges), sum(gauge[6] for gauge in gauges)
+        columns = list(zip(*gauges, strict=True))
+        seen = tuple(float(sum(columns[place])) for place in (1, 3, 5, 6))
         if self._before is None:
             # The first batch is dear for other reasons: files and modules are opened, memory is new.
-            self._before = busy, units, whole, whole_units
-            if units:
-                self._learned.row = busy / units
+            self._before = seen
+            if seen[1]:
+                self._learned.row = seen[0] / seen[1]
             return
-        was_busy, had_units, was_whole, had_whole = self._before
-        busy, units = busy - was_busy, units - had_units
-        whole, whole_units = whole - was_whole, whole_units - had_whole
+        busy, units, first, firsts = (now - then for now, then in zip(seen, self._before, strict=True))
+        rest = units - firsts
         if units:
             self._learned.row = busy / units
-        if 0 < self._whole(delivery.rows) * delivery.rows <= whole_units < units:
-            split = (busy - whole) / (units - whole_units)
-            self._learned.together = whole / whole_units < CHEAPER * split
+        if rest < ENOUGH or firsts < 2 * self._workers:
+            return
+        self._settled = rest >= FOR_GOOD
+        first, later = first / firsts, max(0.0, busy - first) / rest
+        rows = delivery.rows
+
+        def cost(run: int) -> float:
+            return (first + (run - 1) * later) / run
+
+        self._learned.together = cost(rows) < CHEAPER * cost(-(-rows // self._workers))

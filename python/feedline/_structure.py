@@ -172,13 +172,43 @@ def _object_bytes(tree: Tree, value: Any) -> int:
     return 0
 
 
+#: Tensors smaller than this are stacked by torch, where that needs no memory of others: it takes longer to look at
+#: one from outside than to copy it.
+SMALL = 32 << 10
+
+
+def _with_small_tensors_aside(tree: Tree) -> Tree:
+    match tree[0]:
+        case "tensor" if tree[5] < SMALL:
+            return ("stacked", torch.Tensor)
+        case "tuple" | "list":
+            return (tree[0], tuple(map(_with_small_tensors_aside, tree[1])))
+        case "named" | "dict":
+            return (*tree[:2], tuple(map(_with_small_tensors_aside, tree[2])))
+    return tree
+
+
+def _for_columns(tree: Tree) -> Tree:
+    """What is stacked later is kept beside the columns, as strings are."""
+    match tree[0]:
+        case "stacked":
+            return ("object", tree[1])
+        case "tuple" | "list":
+            return (tree[0], tuple(map(_for_columns, tree[1])))
+        case "named" | "dict":
+            return (*tree[:2], tuple(map(_for_columns, tree[2])))
+    return tree
+
+
 class Structure:
     """A described structure: how rows are written, and how a batch is built from them."""
 
-    def __init__(self, described: bytes) -> None:
+    def __init__(self, described: bytes, local: bool = False) -> None:
         self.described = described
         self.tree, side = pickle.loads(described)
-        self.columns = Columns(self.tree, side)
+        if local:
+            self.tree, side = _with_small_tensors_aside(self.tree), 0
+        self.columns = Columns(_for_columns(self.tree), side)
         self._offsets: dict[int, list[int]] = {}
         counter = _Counter()
         self.assemble = _builder(self.tree, counter)
@@ -235,7 +265,7 @@ class Stack:
             if (described := describe(first)) is None:
                 self._odd += 1
                 return torch_collate.default_collate([first, *[get(index) for index in indices[1:]]])
-            self._structure = Structure(described)
+            self._structure = Structure(described, local=True)
         structure, rows = self._structure, len(indices)
         hold, objects, odd = structure.columns.stack(self._commons, get, indices, first)
         if odd is None:
@@ -285,6 +315,9 @@ def _builder(tree: Tree, counter: _Counter, objects_as: type = list) -> Build:
         case "object":
             place = counter.object()
             return lambda hold, offsets, rows, objects, keep: objects_as(objects[place])
+        case "stacked":
+            place = counter.object()
+            return lambda hold, offsets, rows, objects, keep: torch.stack(objects[place], 0)
         case "tuple" | "list":
             children = [_builder(child, counter, tuple) for child in tree[1]]
             return lambda *batch: [child(*batch) for child in children]
@@ -339,7 +372,7 @@ def _reader(tree: Tree, counter: _Counter) -> Read:
         case "array":
             tensors = _tensors(_numpy_dtypes()[tree[2]], tree[3], counter.column())
             return lambda hold, offsets, row, _: tensors(hold, offsets, row + 1, [], None)[row].numpy()
-        case "object":
+        case "object" | "stacked":
             place = counter.object()
             return lambda hold, offsets, row, objects: objects[place][row]
         case "tuple" | "list" | "named":

@@ -93,7 +93,7 @@ def test_a_sample_that_says_stop_ends_the_epoch_as_under_torch() -> None:
 
 
 def test_memory_is_used_again_but_not_while_a_tensor_of_it_lives() -> None:
-    loader = DataLoader(Changing(lambda i: torch.full((1000,), i), int, set()), 4)
+    loader = DataLoader(Changing(lambda i: torch.full((10_000,), i), int, set()), 4)
     assert len({batch.data_ptr() for batch in loader}) == 2
     kept = [batch[1] for batch in loader]
     assert len({part.data_ptr() for part in kept}) == len(kept)
@@ -102,7 +102,7 @@ def test_memory_is_used_again_but_not_while_a_tensor_of_it_lives() -> None:
 
 
 def test_a_forked_process_has_its_own_copy() -> None:
-    loader = DataLoader(Changing(lambda i: torch.full((1000,), i), int, set()), 4)
+    loader = DataLoader(Changing(lambda i: torch.full((10_000,), i), int, set()), 4)
     batches = iter(loader)
     first = next(batches)
     child = os.fork()

@@ -89,8 +89,8 @@ pub struct SeatGauge {
     pub units: u64,
     /// Visits to the board.
     pub runs: u64,
-    /// Time spent on tickets that the worker had for itself, and their units.
-    pub whole: (Duration, u64),
+    /// Time spent on the first unit of each visit, and how many those were.
+    pub first: (Duration, u64),
     /// A number that the worker's code has left.
     pub mark: u32,
 }
@@ -343,7 +343,7 @@ impl Board {
             waiting: Duration::from_nanos(desk.waiting.load(Relaxed)),
             units: desk.units.load(Relaxed),
             runs: desk.runs.load(Relaxed),
-            whole: (Duration::from_nanos(desk.whole_busy.load(Relaxed)), desk.whole_units.load(Relaxed)),
+            first: (Duration::from_nanos(desk.first_busy.load(Relaxed)), desk.first_units.load(Relaxed)),
             mark: desk.mark.load(Relaxed),
         }
     }

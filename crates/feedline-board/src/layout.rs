@@ -73,9 +73,9 @@ pub(crate) struct Desk {
     pub(crate) waiting: AtomicU64,
     pub(crate) units: AtomicU64,
     pub(crate) runs: AtomicU64,
-    /// Time and units of runs of whole tickets, to see whether neighbours on one worker are cheaper.
-    pub(crate) whole_busy: AtomicU64,
-    pub(crate) whole_units: AtomicU64,
+    /// Time of the first units of runs, and their number: to see whether the neighbours after them are cheaper.
+    pub(crate) first_busy: AtomicU64,
+    pub(crate) first_units: AtomicU64,
 }
 
 /// A place for a ticket. Which one it is, `ticket` says; the other fields belong to that one.

@@ -181,14 +181,25 @@ impl Seat {
         unsafe { self.table.commons.bytes(offset, len) }.unwrap_or(&[])
     }
 
-    /// Says which unit this worker is at.
-    pub fn at(&self, unit: usize) {
+    /// Says which unit of a claim this worker is at.
+    pub fn at(&self, claim: &Claim, unit: usize) {
         let desk = self.desk();
         desk.unit.store(unit as u32, Relaxed);
         // Looking at the clock takes as long as a tiny unit, so the time is that of one of the last few.
-        if unit.is_multiple_of(8) {
-            desk.since.store(monotonic(), Relaxed);
+        let second = unit == claim.units.start + 1;
+        if second || unit.is_multiple_of(8) {
+            let now = monotonic();
+            desk.since.store(now, Relaxed);
+            if second {
+                self.first_took(now - claim.began);
+            }
         }
+    }
+
+    fn first_took(&self, spent: u64) {
+        let desk = self.desk();
+        desk.first_busy.fetch_add(spent, Relaxed);
+        desk.first_units.fetch_add(1, Relaxed);
     }
 
     /// Leaves a number for the consumer.
@@ -252,9 +263,8 @@ impl Seat {
         desk.busy.fetch_add(spent, Relaxed);
         desk.units.fetch_add(units, Relaxed);
         desk.runs.fetch_add(1, Relaxed);
-        if claim.units.len() == claim.of {
-            desk.whole_busy.fetch_add(spent, Relaxed);
-            desk.whole_units.fetch_add(units, Relaxed);
+        if units == 1 {
+            self.first_took(spent);
         }
         let owners = body.owners();
         for owner in &owners[claim.units.clone()] {

@@ -58,14 +58,30 @@ fn a_ticket_for_one_worker_is_not_given_to_another() {
 }
 
 #[test]
+fn the_time_of_first_units_is_counted_apart() {
+    let (mut board, mut seats) = board(1);
+    board.post(&ticket(4, 3)).unwrap();
+    for (units, firsts) in [(0..3, 1), (3..4, 2)] {
+        let claim = seats[0].claim(Duration::ZERO).unwrap();
+        assert_eq!(claim.units, units);
+        units.for_each(|unit| seats[0].at(&claim, unit));
+        fill(&seats[0], &claim);
+        seats[0].done(&claim, None);
+        let gauge = board.gauge(0);
+        assert_eq!(gauge.first.1, firsts);
+        assert!(gauge.first.0 <= gauge.busy);
+    }
+}
+
+#[test]
 fn what_a_dead_worker_held_is_given_to_others_and_what_it_had_done_is_not() {
     let (mut board, mut seats) = board(2);
     let ticket = board.post(&ticket(6, 2)).unwrap();
     let done = seats[0].claim(Duration::ZERO).unwrap();
     fill(&seats[0], &done);
     seats[0].done(&done, None);
-    let _held = seats[0].claim(Duration::ZERO).unwrap();
-    seats[0].at(3);
+    let held = seats[0].claim(Duration::ZERO).unwrap();
+    seats[0].at(&held, 3);
     let last = seats[1].claim(Duration::ZERO).unwrap();
     fill(&seats[1], &last);
     seats[1].done(&last, None);

@@ -177,7 +177,7 @@ impl Board {
     }
 
     /// For each worker: ((ticket, unit, seconds) or None, busy seconds, waiting seconds, units, runs,
-    /// seconds and units of whole tickets, mark).
+    /// seconds and number of the first units of runs, mark).
     #[allow(clippy::type_complexity)] // It is unpacked where it arrives.
     fn gauges(&self) -> PyResult<Vec<(Option<(u64, usize, f64)>, f64, f64, u64, u64, f64, u64, u32)>> {
         let board = self.get()?;
@@ -185,8 +185,8 @@ impl Board {
             let gauge = board.gauge(worker);
             let at = gauge.at.map(|(ticket, unit, spent)| (ticket, unit, spent.as_secs_f64()));
             let (busy, waiting) = (gauge.busy.as_secs_f64(), gauge.waiting.as_secs_f64());
-            let (whole, whole_units) = gauge.whole;
-            (at, busy, waiting, gauge.units, gauge.runs, whole.as_secs_f64(), whole_units, gauge.mark)
+            let (first, first_units) = gauge.first;
+            (at, busy, waiting, gauge.units, gauge.runs, first.as_secs_f64(), first_units, gauge.mark)
         };
         Ok((0..self.workers).map(gauge).collect())
     }

@@ -150,7 +150,7 @@ impl Seat {
                     _ => return Err(PyRuntimeError::new_err("a ticket is damaged")),
                 },
             };
-            self.seat.at(unit);
+            self.seat.at(&claim.0, unit);
             if seeded {
                 clerk.call_method1("seed", (&index,))?;
             }
