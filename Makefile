@@ -97,11 +97,13 @@ release:
 	cargo build --quiet --release -p feedline-cli
 
 .PHONY: bench
-bench: release package ## The main benchmark: how long training waits for its data, beside PyTorch
-	echo "==> the engine alone"
-	$(feedline) bench delay
-	echo "==> the drop-in beside PyTorch"
-	.venv/bin/python bench/dropin/run.py delay --scale smoke --repeats 2
+bench: package ## The main benchmark: how long training waits for its data, beside PyTorch
+	tools/setup peers
+	rm -f target/bench/*.json
+	for study in delay images; do
+	  .venv/bin/feedline bench $$study --scale smoke --out target/bench --cache target/bench/data
+	done
+	.venv/bin/feedline report target/bench --out target/bench/report.html
 
 .PHONY: bench-dropin
 bench-dropin: package ## All studies of the drop-in beside PyTorch (over an hour), or STUDY=tiny and the like
@@ -110,7 +112,7 @@ bench-dropin: package ## All studies of the drop-in beside PyTorch (over an hour
 
 .PHONY: bench-overhead
 bench-overhead: release ## Rows per second when rows cost nothing, beside torch and the rivals of `make peers`
-	$(feedline) bench overhead
+	$(feedline) engine overhead
 	if [[ -x $(burn) ]]; then
 	  echo "==> burn"
 	  $(burn)
@@ -120,9 +122,13 @@ bench-overhead: release ## Rows per second when rows cost nothing, beside torch 
 	  .venv/bin/python bench/peers/torch_overhead.py
 	fi
 
+.PHONY: bench-delay
+bench-delay: release ## How well the Rust engine alone hides waiting
+	$(feedline) engine delay
+
 .PHONY: bench-straggler
 bench-straggler: release ## What one slow sample costs
-	$(feedline) bench straggler
+	$(feedline) engine straggler
 
 .PHONY: peers
 peers: ## Install what the benchmarks measure with or against: torchvision, h5py, burn

@@ -3,7 +3,18 @@
 from collections.abc import Callable
 from typing import Any, final
 
-__all__ = ["Board", "Claim", "Collected", "Columns", "Commons", "Hold", "Seat", "exit_with", "sample_seed"]
+__all__ = [
+    "Board",
+    "Claim",
+    "Collected",
+    "Columns",
+    "Commons",
+    "Hold",
+    "Seat",
+    "command",
+    "exit_with",
+    "sample_seed",
+]
 
 @final
 class Commons:
@@ -124,3 +135,4 @@ class Seat:
 
 def sample_seed(seed: int, epoch: int, index: int) -> int: ...
 def exit_with(pid: int) -> bool: ...
+def command(arguments: list[str], itself: list[str], python: str) -> int: ...

@@ -1,24 +1,37 @@
-//! Workloads that measure loaders, and what they measure.
+//! Measuring loaders: what is measured, how, and what the figures say. Nothing here prints: the command line does.
 //!
-//! A study runs one loader after the other in this process, in an order that mixes the settings, and gives a
-//! [`Row`] for each. Nothing here prints: the command line does.
+//! ```text
+//! grid ─► points ─► runner: a fresh process for each ─► record ─► summary ─► advice ─► report
+//!                     └ monitor: its memory                 └ plot
+//! ```
 //!
-//! | study | what it asks |
+//! | file | what it is |
 //! |---|---|
-//! | [`delay`] | do `n` workers hide waiting `n` times as well as one? |
-//! | [`overhead`] | what does the loader itself cost when samples cost nothing? |
-//! | [`straggler`] | what does one slow sample cost the others? |
+//! | [`grid`] | the five studies, and which settings they compare |
+//! | [`request`] | what is asked of a process, and what it answers |
+//! | [`runner`] | a contestant in a process of its own |
+//! | [`run`] | all points of a grid, in turns, checked and written down |
+//! | [`record`] | the file of a run |
+//! | [`summary`] | medians and spreads |
+//! | [`advice`] | what limits, and what to do about it |
+//! | [`plot`], [`report`] | a page that opens offline, Markdown, CSV |
+//! | [`serve`] | the contestant that this program itself is |
+//! | [`engine`] | studies of the engine alone, in this process |
 
-pub mod delay;
+pub mod advice;
+pub mod engine;
 mod environment;
-mod measure;
-pub mod overhead;
+pub mod grid;
+mod monitor;
+pub mod plot;
+pub mod record;
+pub mod report;
+pub mod request;
 mod row;
-pub mod straggler;
+pub mod run;
+pub mod runner;
+pub mod serve;
+pub mod summary;
 
 pub use environment::Environment;
-pub use measure::{Measured, measure};
 pub use row::{Report, Row, median};
-
-/// Told about every row as it is measured: what is being done, and how far it is in parts of one.
-pub type Progress<'a> = dyn FnMut(&str, f64) + 'a;

@@ -5,7 +5,11 @@ use std::{
     time::Duration,
 };
 
-use feedline_bench::Report;
+use feedline_bench::{
+    Report,
+    plot::short,
+    report::{Told, rows},
+};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// A bar on standard error; nothing if that is not a terminal.
@@ -68,6 +72,51 @@ pub(crate) fn table(report: &Report) -> anyhow::Result<()> {
         cells
     }));
     write_aligned(&mut out, &lines)
+}
+
+/// The figures of a run as a table, and what they say.
+pub(crate) fn run(told: &Told) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    let (record, environment) = (&told.record, &told.record.environment);
+    writeln!(
+        out,
+        "{} {}, {} scale, {} repeats",
+        record.job.study, record.job.variant, record.job.scale, record.repeats
+    )?;
+    let (count, processor) = (environment.processors, &environment.processor);
+    writeln!(out, "{count} × {processor}, load {:.2} before", environment.load)?;
+    write_aligned(&mut out, &rows(told))?;
+    for (name, entry) in &record.contestants {
+        if let Some(why) = &entry.absent {
+            writeln!(out, "{name}: {why}")?;
+        }
+    }
+    for measured in &record.points {
+        if let Some(error) = &measured.error {
+            let label = record.label(&measured.point.contestant);
+            writeln!(out, "{}: {error}", feedline_bench::run::describe(label, &measured.point))?;
+        }
+    }
+    let disturbed = told.figures.iter().filter(|one| one.foreign > feedline_bench::summary::FOREIGN).count();
+    if disturbed > 0 {
+        let most = told.figures.iter().map(|one| one.foreign).fold(0.0, f64::max);
+        writeln!(out, "others used up to {} % of the processors at {disturbed} points", short(100.0 * most))?;
+    }
+    writeln!(out)?;
+    for one in &told.advice {
+        let because = if one.because.is_empty() { String::new() } else { format!(" ({})", one.because) };
+        writeln!(out, "- {}{because}", one.text)?;
+    }
+    Ok(writeln!(out)?)
+}
+
+/// Where the report is.
+pub(crate) fn ended(report: &std::path::Path, interrupted: bool) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    if interrupted {
+        writeln!(out, "interrupted; the same command goes on where it was")?;
+    }
+    Ok(writeln!(out, "report: {}", report.display())?)
 }
 
 fn header(report: &Report) -> Vec<String> {

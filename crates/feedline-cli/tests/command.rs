@@ -15,8 +15,16 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-const SMALL: [&str; 8] =
-    ["bench", "delay", "--batches=2", "--batch=2", "--wait=0.1", "--workers=1,2", "--shape=3", "--repeats=2"];
+const SMALL: [&str; 8] = [
+    "engine",
+    "delay",
+    "--batches=2",
+    "--batch=2",
+    "--wait=0.1",
+    "--workers=1,2",
+    "--shape=3",
+    "--repeats=2",
+];
 
 #[test]
 fn a_study_prints_a_table_and_nothing_else_when_piped() {
@@ -44,14 +52,14 @@ fn json_is_one_document_with_a_version() {
 #[test]
 fn wrong_arguments_are_explained() {
     for (arguments, expected) in [
-        (&["bench", "dealy"][..], "unrecognized subcommand 'dealy'"),
-        (&["bench", "delay", "--workers=two"], "invalid value 'two'"),
-        (&["bench", "delay", "--wait=-1"], "--wait must be a number of milliseconds, not -1"),
-        (&["bench", "delay", "--batches=0"], "--batches must be at least 1"),
-        (&["bench", "delay", "--batch=0", "--batches=1"], "the batch size is 0; it must be at least 1"),
-        (&["bench", "delay", "--repeats=0"], "--repeats must be at least 1"),
-        (&["bench", "overhead", "--rows=0"], "the dataset has no samples"),
-        (&["bench", "straggler", "--workers=0"], "--workers must be at least 1"),
+        (&["engine", "dealy"][..], "unrecognized subcommand 'dealy'"),
+        (&["engine", "delay", "--workers=two"], "invalid value 'two'"),
+        (&["engine", "delay", "--wait=-1"], "--wait must be a number of milliseconds, not -1"),
+        (&["engine", "delay", "--batches=0"], "--batches must be at least 1"),
+        (&["engine", "delay", "--batch=0", "--batches=1"], "the batch size is 0; it must be at least 1"),
+        (&["engine", "delay", "--repeats=0"], "--repeats must be at least 1"),
+        (&["engine", "overhead", "--rows=0"], "the dataset has no samples"),
+        (&["engine", "straggler", "--workers=0"], "--workers must be at least 1"),
     ] {
         let assert = feedline(arguments).failure();
         let err = text(&assert.get_output().stderr);

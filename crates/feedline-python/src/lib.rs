@@ -16,6 +16,8 @@ mod parcel;
 mod seat;
 mod watch;
 
+use std::ffi::OsString;
+
 use feedline_core::{Key, Purpose};
 use pyo3::prelude::*;
 
@@ -25,12 +27,19 @@ fn sample_seed(seed: u64, epoch: u64, index: u64) -> u64 {
     Key::new(seed, epoch, Purpose::Sample).draw(index)
 }
 
+/// Runs the `feedline` command and returns its exit code. `itself` is how to start it again.
+#[pyfunction]
+fn command(py: Python<'_>, arguments: Vec<OsString>, itself: Vec<OsString>, python: OsString) -> u8 {
+    py.detach(|| feedline_cli::run(arguments, &itself, Some(python)))
+}
+
 #[pymodule]
 mod _engine {
     #[pymodule_export]
     use super::{
         board::{Board, Collected},
         columns::Columns,
+        command,
         memory::{Commons, Hold},
         sample_seed,
         seat::{Claim, Seat},

@@ -6,9 +6,8 @@ use std::time::Duration;
 use feedline::{BoxError, Dataset, Field, Layout, LayoutError, RowMut, Rows, SampleRng, Spec};
 
 use crate::{
-    Measured, Progress, Report, Row,
-    delay::StudyError,
-    measure,
+    Report, Row,
+    engine::{Measured, Progress, delay::StudyError, measure},
     row::{median, spread},
 };
 

@@ -11,9 +11,8 @@ use std::{
 use feedline::{BatchDataset, BoxError, Field, Layout, LayoutError, RowMut, Rows, SampleRng, Spec};
 
 use crate::{
-    Measured, Progress, Report, Row,
-    delay::StudyError,
-    measure,
+    Report, Row,
+    engine::{Measured, Progress, delay::StudyError, measure},
     row::{median, spread},
 };
 

@@ -14,7 +14,8 @@ use std::{
 use feedline::{BoxError, Error, Field, Layout, LayoutError, RowMut, Rows, SampleRng, Spec};
 
 use crate::{
-    Measured, Progress, Report, Row, measure,
+    Report, Row,
+    engine::{Measured, Progress, measure},
     row::{median, spread},
 };
 
@@ -93,7 +94,8 @@ impl Delay {
         Ok(Report::new("delay", settings, rows.collect()))
     }
 
-    fn one(&self, workers: usize, every: impl FnMut(f64)) -> Result<Measured, StudyError> {
+    /// Measures one number of workers once.
+    pub fn one(&self, workers: usize, every: impl FnMut(f64)) -> Result<Measured, StudyError> {
         let data = Waiting { wait: self.wait, shape: self.shape.clone(), len: self.batch * self.batches };
         let mut loader = Spec::rows(data).batch_size(self.batch).workers(workers).epochs(1).build()?;
         Ok(measure(&mut loader, self.batches, every)?)

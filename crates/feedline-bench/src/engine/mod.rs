@@ -1,0 +1,17 @@
+//! Studies of the engine alone, in this process: what it costs, without Python and without other loaders.
+//!
+//! | study | what it asks |
+//! |---|---|
+//! | [`delay`] | do `n` workers hide waiting `n` times as well as one? |
+//! | [`overhead`] | what does the loader itself cost when samples cost nothing? |
+//! | [`straggler`] | what does one slow sample cost the others? |
+
+pub mod delay;
+mod measure;
+pub mod overhead;
+pub mod straggler;
+
+pub use measure::{Measured, measure};
+
+/// Told about every row as it is measured: what is being done, and how far it is in parts of one.
+pub type Progress<'a> = dyn FnMut(&str, f64) + 'a;

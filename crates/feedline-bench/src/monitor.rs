@@ -1,0 +1,112 @@
+//! Looks at the memory of a process and its descendants while they work, and at who else used the processors.
+
+use std::{
+    fs,
+    sync::mpsc::{RecvTimeoutError, Sender, channel},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use crate::{median, request::Memory};
+
+/// Looking at a process's memory makes the kernel walk through it; so this long between two looks, and a hundred
+/// times as long as a look took.
+const BETWEEN: Duration = Duration::from_millis(250);
+const REST: u32 = 100;
+
+/// A thread that looks at a process tree now and then.
+pub(crate) struct Monitor {
+    stop: Sender<()>,
+    looks: JoinHandle<Vec<f64>>,
+}
+
+impl Monitor {
+    pub(crate) fn start(root: u32) -> Self {
+        let (stop, stopped) = channel();
+        let looks = thread::spawn(move || {
+            let mut looks = Vec::new();
+            let mut rest = BETWEEN;
+            while stopped.recv_timeout(rest) == Err(RecvTimeoutError::Timeout) {
+                let began = Instant::now();
+                looks.push(tree(root).into_iter().map(pss_mb).sum());
+                rest = BETWEEN.max(began.elapsed() * REST);
+            }
+            looks
+        });
+        Self { stop, looks }
+    }
+
+    pub(crate) fn stop(self) -> Memory {
+        drop(self.stop);
+        let looks = self.looks.join().unwrap_or_default();
+        Memory { peak_mb: looks.iter().copied().fold(0.0, f64::max), median_mb: median(&looks) }
+    }
+}
+
+/// A process and its descendants.
+fn tree(root: u32) -> Vec<u32> {
+    let parents: Vec<(u32, u32)> = fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| {
+            let pid = entry.ok()?.file_name().to_str()?.parse().ok()?;
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            // The name in the middle may hold anything but ends with the last bracket.
+            let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
+            Some((pid, parent))
+        })
+        .collect();
+    let mut found = vec![root];
+    let mut at = 0;
+    while at < found.len() {
+        let parent = found[at];
+        found.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
+        at += 1;
+    }
+    found
+}
+
+fn pss_mb(pid: u32) -> f64 {
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok()).unwrap_or(0.0) / 1024.0
+}
+
+/// The processors' time at one moment.
+pub(crate) struct Processors {
+    at: Instant,
+    busy: f64,
+}
+
+impl Processors {
+    pub(crate) fn read() -> Self {
+        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let line = stat.lines().next().unwrap_or_default();
+        let ticks: Vec<f64> = line.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
+        // user, nice, system, idle, waiting, interrupts (2), stolen: all but the two that are not busy.
+        let busy: f64 =
+            ticks.iter().take(8).enumerate().filter(|(at, _)| *at != 3 && *at != 4).map(|(_, t)| t).sum();
+        Self { at: Instant::now(), busy: busy / rustix::param::clock_ticks_per_second() as f64 }
+    }
+
+    /// The share of all processors that was not used by those who used so many seconds.
+    pub(crate) fn foreign_since(&self, used: f64) -> f64 {
+        let now = Self::read();
+        let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get) as f64;
+        let all = (now.at - self.at).as_secs_f64() * processors;
+        ((now.busy - self.busy - used) / all).clamp(0.0, 1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_memory_and_is_the_root_of_its_tree() {
+        let own = std::process::id();
+        assert_eq!(tree(own)[0], own);
+        assert!(pss_mb(own) > 0.1);
+        assert_eq!(pss_mb(u32::MAX), 0.0);
+    }
+}

@@ -1,0 +1,432 @@
+//! One page for one or several runs. It holds everything it shows: no request leaves the file.
+
+use std::fmt::Write as _;
+
+use super::{
+    Told,
+    table::{HEADS, cells, seconds},
+};
+use crate::{
+    grid::Study,
+    plot::{self, Bar, Frame, STYLE, Series, Span, escape, short},
+    summary::{FOREIGN, Figures, Work, work},
+};
+
+const PAGE_STYLE: &str = "\
+:root{color-scheme:light dark;--paper:#fff;--text:#1c2733;--soft:#5d6b7a;--line:#d8dee6;--card:#f6f8fa;--mark:#d9480f}\
+@media(prefers-color-scheme:dark){:root{--paper:#12181f;--text:#e6ebf0;--soft:#9aa7b4;--line:#2c3742;--card:#1a222b;\
+--mark:#ff8542}}\
+*{box-sizing:border-box}body{margin:0;background:var(--paper);color:var(--text);font:16px/1.55 system-ui,sans-serif}\
+main{max-width:72rem;margin:0 auto;padding:1.5rem 1rem 4rem}h1{font-size:1.7rem;margin:.2rem 0}h2{font-size:1.25rem;\
+margin:2.4rem 0 .6rem;padding-top:.6rem;border-top:1px solid var(--line)}p,li{max-width:52rem}\
+.lead{font-size:1.1rem}.soft{color:var(--soft)}.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(30rem,100%),1fr));\
+gap:1rem}figure{margin:0;background:var(--card);border-radius:10px;padding:.6rem}figure svg{width:100%;height:auto;display:block}\
+.wide{overflow-x:auto}table{border-collapse:collapse;font-size:.92rem;font-variant-numeric:tabular-nums}th,td{padding:.3rem .7rem;\
+text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}th:first-child,td:first-child{text-align:left}th{\
+cursor:pointer;user-select:none}tr.best td{font-weight:600;color:var(--mark)}code{background:var(--card);padding:.1em .35em;\
+border-radius:4px;font-size:.9em}dl{display:grid;grid-template-columns:max-content 1fr;gap:.2rem 1rem}dd{margin:0}\
+@media print{body{font-size:11pt}h2{break-after:avoid}figure,tr{break-inside:avoid}}";
+
+/// Sorts a table by the column whose head is pressed.
+const SCRIPT: &str = "\
+document.querySelectorAll('table').forEach(function(table){table.querySelectorAll('th').forEach(function(head,at){\
+head.addEventListener('click',function(){var body=table.tBodies[0],rows=Array.from(body.rows),up=head.dataset.up!=='1';\
+head.dataset.up=up?'1':'0';rows.sort(function(a,b){var x=a.cells[at].dataset.v||a.cells[at].textContent,\
+y=b.cells[at].dataset.v||b.cells[at].textContent,p=parseFloat(x),q=parseFloat(y);\
+var order=isNaN(p)||isNaN(q)?x.localeCompare(y):p-q;return up?order:-order;});\
+rows.forEach(function(row){body.appendChild(row);});});});});";
+
+/// The page of some runs.
+pub fn page(runs: &[Told]) -> String {
+    let mut html = String::from("<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">");
+    let names: Vec<&str> = runs.iter().map(|told| told.record.job.study.as_str()).collect();
+    let _ = write!(
+        html,
+        "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>Feedline: {}</title>\
+         <style>{PAGE_STYLE}{STYLE}</style></head><body><main>",
+        escape(&names.join(", "))
+    );
+    for told in runs {
+        section(&mut html, told);
+    }
+    if runs.len() > 1 {
+        comparison(&mut html, runs);
+    }
+    let _ = write!(html, "</main><script>{SCRIPT}</script></body></html>");
+    html
+}
+
+fn section(html: &mut String, told: &Told) {
+    let job = &told.record.job;
+    let about = Study::find(&job.study).map_or("", |study| study.about);
+    let _ = write!(
+        html,
+        "<h1>{} <span class=\"soft\">{} · {}</span></h1><p class=\"soft\">{}</p><p class=\"lead\">{}</p>",
+        escape(&job.study),
+        escape(&job.variant),
+        escape(&job.scale),
+        escape(about),
+        escape(&told.summary().join(" "))
+    );
+    warnings(html, told);
+    let _ = write!(html, "<h2>Plots</h2><div class=\"plots\">");
+    for svg in plots(told) {
+        let _ = write!(html, "<figure>{svg}</figure>");
+    }
+    let _ = write!(html, "</div><h2>Advice</h2><ul>");
+    for one in &told.advice {
+        let because = if one.because.is_empty() {
+            String::new()
+        } else {
+            format!(" <span class=\"soft\">{}</span>", escape(&one.because))
+        };
+        let _ = write!(html, "<li>{}{because}</li>", escape(&one.text));
+    }
+    let _ = write!(html, "</ul><h2>Figures</h2>");
+    table(html, told);
+    environment(html, told);
+}
+
+fn warnings(html: &mut String, told: &Told) {
+    let disturbed = told.figures.iter().filter(|one| one.foreign > FOREIGN).count();
+    if disturbed > 0 {
+        let most = told.figures.iter().map(|one| one.foreign).fold(0.0, f64::max);
+        let _ = write!(
+            html,
+            "<p>Others used up to {:.0} % of the processors while {disturbed} of {} points were measured; repeat these \
+             before you trust them.</p>",
+            100.0 * most,
+            told.figures.len()
+        );
+    }
+    for (name, entry) in &told.record.contestants {
+        if let Some(why) = &entry.absent {
+            let _ = write!(html, "<p class=\"soft\">{}: {}</p>", escape(name), escape(why));
+        }
+    }
+    for measured in told.record.points.iter().filter(|measured| measured.error.is_some()) {
+        let _ = write!(
+            html,
+            "<p>{}: {}</p>",
+            escape(&crate::run::describe(told.record.label(&measured.point.contestant), &measured.point)),
+            escape(measured.error.as_deref().unwrap_or_default())
+        );
+    }
+}
+
+fn table(html: &mut String, told: &Told) {
+    let best = told
+        .figures
+        .iter()
+        .filter(|one| work(&told.record, &one.point.contestant) != Work::Other)
+        .map(|one| one.items_per_second)
+        .fold(0.0, f64::max);
+    let _ = write!(html, "<div class=\"wide\"><table><thead><tr>");
+    for head in HEADS {
+        let _ = write!(html, "<th>{}</th>", escape(head));
+    }
+    let _ = write!(html, "</tr></thead><tbody>");
+    for one in &told.figures {
+        let class = if one.items_per_second == best { " class=\"best\"" } else { "" };
+        let _ = write!(html, "<tr{class}>");
+        let raw = [
+            None,
+            None,
+            None,
+            None,
+            Some(one.items_per_second),
+            Some(one.spread),
+            one.against,
+            Some(one.first),
+        ];
+        let raw =
+            raw.into_iter().chain([Some(one.wait), Some(one.wait_p99), Some(one.idle), Some(one.memory)]);
+        for (cell, value) in cells(told, one).iter().zip(raw) {
+            let value = value.map_or_else(String::new, |value| format!(" data-v=\"{value}\""));
+            let _ = write!(html, "<td{value}>{}</td>", escape(cell));
+        }
+        let _ = write!(html, "</tr>");
+    }
+    let _ = write!(html, "</tbody></table></div>");
+}
+
+fn environment(html: &mut String, told: &Told) {
+    let record = &told.record;
+    let environment = &record.environment;
+    let _ = write!(html, "<h2>Where and how</h2><dl>");
+    let mut entry = |name: &str, value: String| {
+        let _ = write!(html, "<dt class=\"soft\">{name}</dt><dd>{}</dd>", escape(&value));
+    };
+    entry("command", record.command.join(" "));
+    entry("processor", format!("{} × {}", environment.processors, environment.processor));
+    entry("memory", format!("{} MiB", environment.memory_mib));
+    entry("kernel", environment.kernel.clone());
+    entry("load before", format!("{:.2}", environment.load));
+    entry("repeats", record.repeats.to_string());
+    for (name, contestant) in &record.contestants {
+        if let Some(version) = &contestant.version {
+            let checked = match work(record, name) {
+                Work::Same => "first batch equal to the reference",
+                Work::Close => "first batch equal but for rounding",
+                Work::Other => "delivers something else",
+                Work::Unknown => "first batch not compared",
+            };
+            entry(&escape(&contestant.label), format!("{version}, {checked}"));
+        }
+    }
+    let _ = write!(html, "</dl>");
+}
+
+/// All plots of a run.
+pub(crate) fn plots(told: &Told) -> Vec<String> {
+    let mut plots = Vec::new();
+    let mut batches: Vec<usize> = told.figures.iter().map(|one| one.point.batch).collect();
+    batches.sort_unstable();
+    batches.dedup();
+    for batch in &batches {
+        let of_batch: Vec<&Figures> = told.figures.iter().filter(|one| one.point.batch == *batch).collect();
+        let size = format!("batch {batch}");
+        plots.push(against_workers(told, &of_batch, &format!("Throughput, {size}"), "samples/s", &|one| {
+            (one.items_per_second, one.spread * one.items_per_second)
+        }));
+        plots.push(against_workers(told, &of_batch, &format!("Duration, {size}"), "s", &|one| {
+            (one.total, one.spread * one.total)
+        }));
+    }
+    plots.push(best_bars(told));
+    if let Some(batch) = batches.last() {
+        plots.push(waits(told, *batch));
+        let of_batch: Vec<&Figures> = told.figures.iter().filter(|one| one.point.batch == *batch).collect();
+        let first = format!("Time to the first batch, batch {batch}");
+        plots.push(against_workers(told, &of_batch, &first, "s", &|one| (one.first, 0.0)));
+        plots.push(against_workers(told, &of_batch, "Processors in use", "processors", &|one| {
+            (one.processors, 0.0)
+        }));
+        plots.push(against_workers(told, &of_batch, "Memory of all processes", "MB", &|one| {
+            (one.memory, 0.0)
+        }));
+        plots.push(consumer(told, *batch));
+    }
+    if batches.len() > 1 {
+        for name in told.contestants() {
+            plots.push(heat(told, name, &batches));
+        }
+    }
+    plots
+}
+
+fn colour(told: &Told, name: &str) -> usize {
+    told.contestants().iter().position(|known| *known == name).unwrap_or(0)
+}
+
+fn against_workers(
+    told: &Told,
+    figures: &[&Figures],
+    title: &str,
+    unit: &str,
+    value: &dyn Fn(&Figures) -> (f64, f64),
+) -> String {
+    let plain =
+        |one: &&&Figures| one.point.step == figures.first().map_or("none", |first| first.point.step.as_str());
+    let mut series: Vec<Series> = Vec::new();
+    for name in told.contestants() {
+        let own = figures.iter().filter(plain).filter(|one| one.point.contestant == name);
+        let points = own.map(|one| {
+            let (middle, around) = value(one);
+            (one.point.workers as f64, middle, middle - around, middle + around)
+        });
+        let points: Vec<_> = points.collect();
+        if !points.is_empty() {
+            series.push(Series {
+                name: told.record.label(name).to_owned(),
+                colour: colour(told, name),
+                points,
+                ideal: false,
+            });
+        }
+    }
+    if told.record.job.study == "delay" && unit == "samples/s" {
+        series.extend(ideal(figures));
+    }
+    let frame = Frame { title: title.to_owned(), x: "workers".to_owned(), y: unit.to_owned() };
+    plot::lines(&frame, &series)
+}
+
+/// Workers × the rate without workers.
+fn ideal(figures: &[&Figures]) -> Option<Series> {
+    let inline = figures
+        .iter()
+        .filter(|one| one.point.workers == 0)
+        .map(|one| one.items_per_second)
+        .reduce(f64::max)?;
+    let mut workers: Vec<usize> = figures.iter().map(|one| one.point.workers).collect();
+    workers.sort_unstable();
+    workers.dedup();
+    let points = workers.into_iter().map(|n| {
+        let rate = inline * n.max(1) as f64;
+        (n as f64, rate, rate, rate)
+    });
+    Some(Series { name: "ideal".to_owned(), colour: 0, points: points.collect(), ideal: true })
+}
+
+fn best_bars(told: &Told) -> String {
+    let bars: Vec<Bar> = told
+        .contestants()
+        .into_iter()
+        .filter_map(|name| {
+            let own = told.figures.iter().filter(|one| one.point.contestant == name);
+            let best = own.max_by(|a, b| a.items_per_second.total_cmp(&b.items_per_second))?;
+            let torch = told.figures.iter().filter(|one| one.point.contestant == "torch");
+            let torch = torch.map(|one| one.items_per_second).fold(0.0, f64::max);
+            let more = if torch > 0.0 && name != "torch" {
+                format!(", {:+.0} %", 100.0 * (best.items_per_second / torch - 1.0))
+            } else {
+                String::new()
+            };
+            let other = if work(&told.record, name) == Work::Other { ", other work" } else { "" };
+            Some(Bar {
+                name: told.record.label(name).to_owned(),
+                colour: colour(told, name),
+                value: best.items_per_second,
+                note: format!("{}{more}{other}", short(best.items_per_second)),
+            })
+        })
+        .collect();
+    let frame = Frame {
+        title: "Samples/s at the best setting of each, against torch's".to_owned(),
+        ..Frame::default()
+    };
+    plot::bars(&frame, &bars)
+}
+
+/// The wait for each batch, at the most workers of the grid.
+fn waits(told: &Told, batch: usize) -> String {
+    let points =
+        || told.record.points.iter().filter(|one| one.point.batch == batch && !one.repeats.is_empty());
+    let workers = points().map(|one| one.point.workers).max().unwrap_or(0);
+    let series: Vec<Series> = points()
+        .filter(|one| one.point.workers == workers)
+        .filter_map(|one| {
+            let epoch = one.repeats.last()?.epochs.first()?;
+            let points = epoch.waits_ms.iter().enumerate().take(60);
+            Some(Series {
+                name: told.record.label(&one.point.contestant).to_owned(),
+                colour: colour(told, &one.point.contestant),
+                points: points.map(|(at, wait)| ((at + 1) as f64, *wait, *wait, *wait)).collect(),
+                ideal: false,
+            })
+        })
+        .collect();
+    let title = format!("Wait for each batch, {workers} workers, batch {batch}");
+    plot::lines(&Frame { title, x: "batch".to_owned(), y: "ms".to_owned() }, &series)
+}
+
+/// When the consumer waited and when it worked.
+fn consumer(told: &Told, batch: usize) -> String {
+    let points =
+        || told.record.points.iter().filter(|one| one.point.batch == batch && !one.repeats.is_empty());
+    let workers = points().map(|one| one.point.workers).max().unwrap_or(0);
+    let lanes: Vec<(String, Vec<Span>)> = points()
+        .filter(|one| one.point.workers == workers)
+        .filter_map(|one| {
+            let epoch = one.repeats.last()?.epochs.first()?;
+            let mut at = 0.0;
+            let mut spans = Vec::new();
+            for (batch, wait) in epoch.waits_ms.iter().enumerate() {
+                let step = epoch.steps_ms.get(batch).copied().unwrap_or(0.0);
+                let waited = at + wait / 1e3;
+                spans.push(Span {
+                    from: at,
+                    to: waited,
+                    colour: 0,
+                    name: format!("waits for batch {}", batch + 1),
+                });
+                if step > 0.0 {
+                    let to = waited + step / 1e3;
+                    spans.push(Span { from: waited, to, colour: 3, name: format!("step {}", batch + 1) });
+                }
+                at = waited + step / 1e3;
+            }
+            Some((told.record.label(&one.point.contestant).to_owned(), spans))
+        })
+        .collect();
+    let title = format!("The consumer's time, {workers} workers: waiting (grey) and working (green)");
+    plot::timeline(&Frame { title, x: "s".to_owned(), y: String::new() }, &lanes)
+}
+
+fn heat(told: &Told, name: &str, batches: &[usize]) -> String {
+    let own: Vec<&Figures> = told.figures.iter().filter(|one| one.point.contestant == name).collect();
+    let mut workers: Vec<usize> = own.iter().map(|one| one.point.workers).collect();
+    workers.sort_unstable();
+    workers.dedup();
+    let columns: Vec<String> = workers.iter().map(ToString::to_string).collect();
+    let rows: Vec<(String, Vec<Option<f64>>)> = batches
+        .iter()
+        .map(|batch| {
+            let cell = |workers: &usize| {
+                let found = own.iter().find(|one| one.point.batch == *batch && one.point.workers == *workers);
+                found.map(|one| one.items_per_second)
+            };
+            (format!("batch {batch}"), workers.iter().map(cell).collect())
+        })
+        .collect();
+    let title = format!("Samples/s, {}", told.record.label(name));
+    plot::heat(&Frame { title, x: "workers".to_owned(), y: String::new() }, &columns, &rows)
+}
+
+/// Points that several runs have in common, side by side.
+fn comparison(html: &mut String, runs: &[Told]) {
+    let _ = write!(html, "<h2>Runs side by side</h2><div class=\"wide\"><table><thead><tr><th>point</th>");
+    for told in runs {
+        let _ = write!(html, "<th>{}, {}</th>", escape(&told.record.job.study), day(told.record.began));
+    }
+    let _ = write!(html, "</tr></thead><tbody>");
+    for one in &runs[0].figures {
+        let values: Vec<Option<&Figures>> = runs
+            .iter()
+            .map(|told| {
+                let same = told.record.job.study == runs[0].record.job.study;
+                told.figures.iter().find(|other| same && other.point == one.point)
+            })
+            .collect();
+        if values.iter().flatten().count() < 2 {
+            continue;
+        }
+        let name = crate::run::describe(runs[0].record.label(&one.point.contestant), &one.point);
+        let _ = write!(html, "<tr><td>{}</td>", escape(&name));
+        for value in values {
+            let text = value.map_or_else(String::new, |one| {
+                format!("{} /s, first {}", short(one.items_per_second), seconds(one.first))
+            });
+            let _ = write!(html, "<td>{text}</td>");
+        }
+        let _ = write!(html, "</tr>");
+    }
+    let _ = write!(html, "</tbody></table></div>");
+}
+
+/// A date of seconds since 1970, in the calendar of all days.
+pub(crate) fn day(seconds: u64) -> String {
+    // Days are counted from the first of March, so that a leap day is the last of its year.
+    let days = (seconds / 86_400) as i64 + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let date = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year + era * 400 + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{date:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_those_of_the_calendar() {
+        assert_eq!(day(0), "1970-01-01");
+        assert_eq!(day(951_782_400), "2000-02-29");
+        assert_eq!(day(1_794_787_200), "2026-11-16");
+    }
+}

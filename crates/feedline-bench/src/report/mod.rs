@@ -1,0 +1,89 @@
+//! The report of one or several runs: a page that opens offline, and the same as Markdown and CSV.
+
+mod html;
+mod table;
+
+pub use html::page;
+pub use table::{csv, markdown, rows};
+
+use crate::{
+    advice::{Advice, advise},
+    record::Record,
+    summary::{Figures, figures, work},
+};
+
+/// Every plot of a run as a file of its own.
+pub fn plots(told: &Told) -> Vec<String> {
+    html::plots(told).iter().map(|svg| crate::plot::standalone(svg)).collect()
+}
+
+/// A run with all that is said about it.
+pub struct Told {
+    /// The run.
+    pub record: Record,
+    /// Its figures.
+    pub figures: Vec<Figures>,
+    /// What they say.
+    pub advice: Vec<Advice>,
+}
+
+impl Told {
+    /// Of a record.
+    pub fn of(record: Record) -> Self {
+        let figures = figures(&record);
+        let label = |name: &str| record.label(name).to_owned();
+        let (processors, memory) = (record.environment.processors, record.environment.memory_mib as f64);
+        let advice = advise(&figures, &label, &|name| work(&record, name), processors, memory);
+        Self { record, figures, advice }
+    }
+
+    /// The contestants in the order of the grid.
+    pub fn contestants(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for one in &self.record.points {
+            if !names.contains(&one.point.contestant.as_str()) {
+                names.push(&one.point.contestant);
+            }
+        }
+        names
+    }
+
+    /// The run in up to three sentences.
+    pub fn summary(&self) -> Vec<String> {
+        let best = |name: &str| {
+            let own = self.figures.iter().filter(|one| one.point.contestant == name);
+            own.max_by(|a, b| a.items_per_second.total_cmp(&b.items_per_second))
+        };
+        let mut said = Vec::new();
+        if let (Some(ours), Some(torch)) = (best("feedline"), best("torch")) {
+            let ratio = ours.items_per_second / torch.items_per_second;
+            said.push(format!(
+                "At the best setting of each, Feedline loads {} samples/s ({} workers) and torch {} ({} workers): {ratio:.2} \
+                 times as many.",
+                crate::plot::short(ours.items_per_second),
+                ours.point.workers,
+                crate::plot::short(torch.items_per_second),
+                torch.point.workers
+            ));
+        }
+        let ratios: Vec<f64> = self
+            .figures
+            .iter()
+            .filter(|one| one.point.contestant == "feedline")
+            .filter_map(|one| one.against)
+            .collect();
+        if let (Some(low), Some(high)) =
+            (ratios.iter().copied().reduce(f64::min), ratios.iter().copied().reduce(f64::max))
+        {
+            said.push(format!(
+                "At equal settings it is {low:.2} to {high:.2} times as fast, start-up included."
+            ));
+        }
+        if let Some(limit) =
+            self.advice.iter().rfind(|one| one.contestant == "feedline" && !one.because.is_empty())
+        {
+            said.push(format!("{} ({})", limit.text, limit.because));
+        }
+        said
+    }
+}

@@ -1,0 +1,159 @@
+//! What is measured: a job, which stays the same in a run, and points, which are compared.
+
+use serde::{Deserialize, Serialize};
+
+/// A study and the size of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// The study.
+    pub study: String,
+    /// Which of its variants; empty for the first.
+    pub variant: String,
+    /// How much data is generated: `smoke`, `default` or `full`.
+    pub scale: String,
+    /// Batches of an epoch; all of the data if there is none.
+    pub batches: Option<usize>,
+    /// Epochs of a measurement.
+    pub epochs: usize,
+    /// Whether the order is random.
+    pub shuffle: bool,
+    /// A folder, or for `own` a `module:function`, in place of generated data.
+    pub data: Option<String>,
+}
+
+/// A contestant and its settings.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Point {
+    /// Who loads.
+    pub contestant: String,
+    /// Its workers; 0 is inline.
+    pub workers: usize,
+    /// Samples in a batch.
+    pub batch: usize,
+    /// Batches ahead for each worker; the loader's default if there is none.
+    pub prefetch: Option<usize>,
+    /// Whether memory is page-locked.
+    pub pin: bool,
+    /// What the consumer does with a batch: `none`, `20ms`, `cpu:20ms`.
+    pub step: String,
+}
+
+impl Point {
+    /// The same settings of another contestant.
+    #[must_use]
+    pub fn of(&self, contestant: &str) -> Self {
+        Self { contestant: contestant.to_owned(), ..self.clone() }
+    }
+}
+
+/// What a fresh process is asked.
+#[derive(Clone, Debug, Serialize)]
+pub struct Request<'a> {
+    /// The job.
+    #[serde(flatten)]
+    pub job: &'a Job,
+    /// The point.
+    #[serde(flatten)]
+    pub point: &'a Point,
+    /// Where generated data is kept.
+    pub cache: &'a str,
+    /// `measure`, `keep` or `check`.
+    pub mode: &'a str,
+    /// The file of the first batch, for the latter two.
+    pub reference: Option<&'a str>,
+}
+
+/// What one measurement gave.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// One after the other.
+    pub epochs: Vec<Epoch>,
+    /// What the process and its workers used.
+    pub used: Used,
+    /// From the first epoch's beginning to the last one's end.
+    pub seconds: f64,
+    /// When it began, in seconds since 1970.
+    #[serde(default)]
+    pub began: f64,
+    /// Processor time of the process from its beginning, imports included.
+    #[serde(default)]
+    pub process_cpu_s: f64,
+    /// The memory of the process and its workers.
+    #[serde(default)]
+    pub memory: Memory,
+    /// The share of the processors that others used meanwhile.
+    #[serde(default)]
+    pub foreign: f64,
+}
+
+/// What the consumer saw of an epoch.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Epoch {
+    /// From asking for the loader to the end of its workers.
+    pub total_s: f64,
+    /// To its iterator.
+    pub started_s: f64,
+    /// To the first batch.
+    pub first_s: f64,
+    /// Samples.
+    pub items: u64,
+    /// Bytes of the batches.
+    pub bytes: u64,
+    /// How long each batch was waited for.
+    pub waits_ms: Vec<f64>,
+    /// How long each step took.
+    #[serde(default)]
+    pub steps_ms: Vec<f64>,
+}
+
+/// What a process tree used.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Used {
+    /// Processor time.
+    pub cpu_s: f64,
+    /// Context switches.
+    pub switches: f64,
+    /// Read from disks, not from memory.
+    pub read_mb: f64,
+    /// Page faults.
+    pub faults: f64,
+}
+
+/// Proportional set sizes of a process tree: shared pages count once.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Memory {
+    /// The largest that was seen.
+    pub peak_mb: f64,
+    /// The median of all looks.
+    pub median_mb: f64,
+}
+
+impl Measurement {
+    /// Samples per second over all epochs, start-up included.
+    pub fn items_per_second(&self) -> f64 {
+        let seconds: f64 = self.epochs.iter().map(|epoch| epoch.total_s).sum();
+        if seconds > 0.0 { self.items() as f64 / seconds } else { 0.0 }
+    }
+
+    /// Samples of all epochs.
+    pub fn items(&self) -> u64 {
+        self.epochs.iter().map(|epoch| epoch.items).sum()
+    }
+
+    /// Seconds to the first batch of the first epoch.
+    pub fn first_batch(&self) -> f64 {
+        self.epochs.first().map_or(0.0, |epoch| epoch.first_s)
+    }
+
+    /// The waits for all batches but the first of each epoch, in milliseconds.
+    pub fn later_waits(&self) -> Vec<f64> {
+        self.epochs.iter().flat_map(|epoch| epoch.waits_ms.iter().skip(1).copied()).collect()
+    }
+
+    /// The share of the time that the consumer waited.
+    pub fn idle(&self) -> f64 {
+        let waited: f64 = self.epochs.iter().flat_map(|epoch| &epoch.waits_ms).sum();
+        let total: f64 = self.epochs.iter().map(|epoch| epoch.total_s).sum();
+        if total > 0.0 { (waited / 1e3 / total).min(1.0) } else { 0.0 }
+    }
+}

@@ -1,0 +1,9 @@
+"""The loaders that are compared: each module opens one over what a study has prepared.
+
+A module has ``LABEL`` (its name in tables), ``PACKAGES`` (what must be installed), ``STUDIES`` (the studies it can
+run), ``WORKERS`` (what its workers are: ``processes`` or ``threads``), and ``open(prepared, request)``, which gives
+a function that begins an epoch.
+"""
+
+#: Studies that any loader of Python datasets can run.
+ALL = ["delay", "images", "cells", "text", "volumes", "own"]

@@ -1,0 +1,202 @@
+"""One measurement, in the process that was started for it: a request in, JSON lines out.
+
+    echo '{"study": "delay", "contestant": "torch", "workers": 2}' | python -m feedline.bench.runner
+    python -m feedline.bench.runner --list
+
+The lines are ``{"event": "state" | "batch" | "result" | "error", …}``. Nothing that a contestant prints gets
+between them: its standard output is the error stream.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import json
+import os
+import pkgutil
+import resource
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+from feedline._engine import exit_with
+from feedline.bench import contestants, studies
+from feedline.bench.consumer import Taken, leaves, take
+from feedline.bench.request import BadRequestError, Request
+
+
+class MissingError(Exception):
+    """A contestant is not installed."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__(f"not installed; {how}")
+        self.how = how
+
+
+class Lines:
+    """Where events go: standard output as it was when the process began."""
+
+    def __init__(self) -> None:
+        self._file: TextIO = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+
+    def say(self, event: str, **fields: Any) -> None:
+        """Write one line."""
+        self._file.write(json.dumps({"event": event, **fields}) + "\n")
+
+
+def modules(package: Any) -> Iterator[str]:
+    """The names of a package's modules."""
+    return (module.name for module in pkgutil.iter_modules(package.__path__))
+
+
+def find(package: Any, kind: str, name: str) -> Any:
+    """A module of a package by its name."""
+    known = sorted(modules(package))
+    if name not in known:
+        raise BadRequestError(f"there is no {kind} {name!r}; there are {', '.join(known)}")
+    return importlib.import_module(f"{package.__name__}.{name}")
+
+
+def describe_contestants() -> list[dict[str, Any]]:
+    """Every contestant: whether it is here, and which studies it can run."""
+    described = []
+    for name in sorted(modules(contestants)):
+        module = importlib.import_module(f"{contestants.__name__}.{name}")
+        version = None
+        for package in module.PACKAGES:
+            try:
+                version = importlib.metadata.version(package)
+            except importlib.metadata.PackageNotFoundError:
+                version = None
+                break
+        described.append(
+            {
+                "name": name,
+                "label": module.LABEL,
+                "studies": module.STUDIES,
+                "version": version,
+                "how": f"pip install {' '.join(module.PACKAGES)}",
+                "workers": module.WORKERS,
+            }
+        )
+    return described
+
+
+def usage() -> dict[str, float]:
+    """What this process and its ended children have used so far."""
+    total: dict[str, float] = {"cpu_s": 0.0, "switches": 0.0, "read_mb": 0.0, "faults": 0.0}
+    for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
+        used = resource.getrusage(who)
+        total["cpu_s"] += used.ru_utime + used.ru_stime
+        total["switches"] += used.ru_nvcsw + used.ru_nivcsw
+        total["read_mb"] += used.ru_inblock * 512 / 1e6
+        total["faults"] += used.ru_minflt + used.ru_majflt
+    return total
+
+
+def run(request: Request, lines: Lines) -> dict[str, Any]:
+    """Measure, keep, or check."""
+    contestant = find(contestants, "contestant", request.contestant)
+    study = find(studies, "study", request.study)
+    if request.study not in contestant.STUDIES:
+        raise BadRequestError(f"{request.contestant} has no {request.study}")
+    lines.say("state", state="preparing")
+    prepared = study.prepare(
+        request, lambda done, total: lines.say("state", state="writing", done=done, of=total)
+    )
+    try:
+        opened = contestant.open(prepared, request)
+    except ImportError as error:
+        raise MissingError(f"pip install {' '.join(contestant.PACKAGES)} ({error})") from error
+    if request.mode != "measure":
+        return first_batch(opened, request)
+    lines.say("state", state="measuring")
+    before, wall, began = usage(), time.time(), time.perf_counter()
+    epochs = [
+        take(opened, request, lambda done: lines.say("batch", done=done)) for _ in range(request.epochs)
+    ]
+    used = {key: value - before[key] for key, value in usage().items()}
+    return {
+        "epochs": [figures(taken) for taken in epochs],
+        "used": used,
+        "began": wall,
+        "seconds": time.perf_counter() - began,
+        "process_cpu_s": usage()["cpu_s"],
+    }
+
+
+def figures(taken: Taken) -> dict[str, Any]:
+    """An epoch as plain data; waits in milliseconds."""
+    return {
+        "total_s": taken.total,
+        "started_s": taken.started,
+        "first_s": taken.first,
+        "items": taken.items,
+        "bytes": taken.bytes,
+        "waits_ms": [round(1e3 * wait, 4) for wait in taken.waits],
+        "steps_ms": [round(1e3 * step, 4) for step in taken.steps],
+    }
+
+
+def first_batch(opened: Any, request: Request) -> dict[str, Any]:
+    """Write the first batch down, or compare it with the one that was."""
+    import numpy as np
+
+    arrays = [as_array(leaf) for leaf in leaves(next(iter(opened())))]
+    assert request.reference is not None
+    if request.mode == "keep":
+        np.savez(request.reference, *arrays)
+        return {"kept": [[str(array.dtype), list(array.shape)] for array in arrays]}
+    with np.load(request.reference, allow_pickle=False) as kept:
+        expected = [kept[name] for name in kept.files]
+    shapes = [list(array.shape) for array in arrays]
+    if shapes != [list(array.shape) for array in expected]:
+        return {"same": False, "shapes": shapes, "expected": [list(array.shape) for array in expected]}
+    difference = 0.0
+    for mine, theirs in zip(arrays, expected, strict=True):
+        if mine.dtype.kind in "US":
+            difference = max(difference, float("inf") if (mine != theirs).any() else 0.0)
+        elif mine.size:
+            apart = np.abs(mine.astype(np.float64) - theirs.astype(np.float64)).mean()
+            difference = max(difference, float(apart))
+    types = [str(array.dtype) for array in arrays] == [str(array.dtype) for array in expected]
+    return {"same": difference == 0.0, "difference": difference, "types": types}
+
+
+def as_array(leaf: Any) -> Any:
+    """A leaf of a batch as a numpy array that needs no pickle."""
+    import numpy as np
+
+    if hasattr(leaf, "numpy"):
+        leaf = leaf.numpy()
+    array = np.asarray(leaf)
+    return array.astype(str) if array.dtype == object else array
+
+
+def main() -> int:
+    """Serve one request."""
+    lines = Lines()
+    exit_with(os.getppid())
+    if sys.argv[1:] == ["--list"]:
+        lines.say("result", contestants=describe_contestants(), studies=sorted(modules(studies)))
+        return 0
+    try:
+        result = run(Request.from_json(json.load(sys.stdin)), lines)
+    except MissingError as error:
+        lines.say("error", message=str(error), missing=error.how)
+    except BadRequestError as error:
+        lines.say("error", message=str(error), bad_request=True)
+    except Exception as error:
+        traceback.print_exc()
+        lines.say("error", message=f"{type(error).__name__}: {error}")
+    else:
+        lines.say("result", **result)
+        return 0
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

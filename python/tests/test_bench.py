@@ -1,0 +1,297 @@
+"""The ``feedline`` command as a person meets it, and the processes that it measures."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from feedline.bench import data
+from feedline.bench.data import cells, text, volumes
+from feedline.bench.request import BadRequestError, Request, seconds_of
+
+pytestmark = pytest.mark.timeout(300)
+
+SETTINGS = ["--workers", "0,2", "--batch", "2", "--repeats", "2", "--scale", "smoke"]
+SMALL = [*SETTINGS, "--batches", "3"]
+
+
+def feedline(folder: Path, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "feedline", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=200, **options)
+
+
+def run(request: dict[str, Any], folder: Path | None = None) -> list[dict[str, Any]]:
+    """The lines of a runner."""
+    command = [sys.executable, "-m", "feedline.bench.runner"]
+    answer = subprocess.run(
+        command, input=json.dumps(request), capture_output=True, text=True, timeout=200, cwd=folder
+    )
+    return [json.loads(line) for line in answer.stdout.splitlines()]
+
+
+def test_a_study_is_measured_shown_and_kept_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    asked = [
+        "bench",
+        "delay",
+        "--variant",
+        "small",
+        *SMALL,
+        "--out",
+        "runs",
+        "--cache",
+        str(tmp_path / "cache"),
+    ]
+    first = feedline(tmp_path, *asked)
+    assert first.returncode == 0, first.stderr
+    assert first.stderr == ""
+    assert "\x1b" not in first.stdout
+    lines = first.stdout.splitlines()
+    assert lines[0] == "delay small, smoke scale, 2 repeats"
+    assert {line.split()[0] for line in lines[3:8]} == {"torch", "feedline", "feedline,"}
+    assert lines[-1] == "report: runs/report.html"
+    record = json.loads((tmp_path / "runs/delay-small-smoke.json").read_text())
+    assert (record["kind"], record["version"]) == ("feedline-bench", 1)
+    assert [len(point["repeats"]) for point in record["points"]] == [2] * 5
+    assert all(point["repeats"][0]["epochs"][0]["items"] == 6 for point in record["points"])
+    assert record["contestants"]["feedline"]["check"]["same"] is True
+    page = (tmp_path / "runs/report.html").read_text()
+    assert page.count("<svg") >= 6
+    assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
+    assert "https://" not in page
+    # Nothing is measured again.
+    again = feedline(tmp_path, *asked, "--json")
+    assert json.loads(again.stdout)[0]["points"] == record["points"]
+    # A page of the record alone, and its plots.
+    told = feedline(tmp_path, "report", "runs/delay-small-smoke.json", "--out", "page.html", "--svg", "plots")
+    assert told.returncode == 0, told.stderr
+    assert len(list((tmp_path / "plots").glob("*.svg"))) == page.count("<svg")
+
+
+def test_an_interrupted_run_keeps_what_it_has(tmp_path: Path) -> None:
+    asked = [
+        "bench",
+        "delay",
+        *SETTINGS,
+        "--batches",
+        "100",
+        "--out",
+        "runs",
+        "--cache",
+        str(tmp_path / "cache"),
+    ]
+    command = [sys.executable, "-m", "feedline", *asked]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    record = tmp_path / "runs/delay-image-smoke.json"
+    deadline = time.monotonic() + 120
+    while not (record.exists() and '"waits_ms"' in record.read_text()):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "interrupted; the same command goes on where it was" in out
+    assert err == ""
+    measured = [len(point["repeats"]) for point in json.loads(record.read_text())["points"]]
+    assert 0 < sum(measured) < 10
+
+
+OWN = """
+import os, time, torch
+
+class Squares:
+    def __len__(self):
+        return 40
+    def __getitem__(self, index):
+        return torch.tensor([index * index])
+
+squares = Squares()
+
+def make():
+    return Squares()
+
+class Broken(Squares):
+    def __getitem__(self, index):
+        raise ValueError(f"no sample {index}")
+
+class Deadly(Squares):
+    def __getitem__(self, index):
+        os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_dataset_of_ones_own_is_measured(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(OWN)
+    settings = ["--workers", "2", "--batch", "2", "--batches", "3", "--repeats", "1", "--against", "torch"]
+    for name in ("mine:make", "mine:squares"):
+        found = feedline(tmp_path, "bench", name, *settings, "--step", "1ms", "--json", "--out", "runs")
+        assert found.returncode == 0, found.stderr
+        (record,) = json.loads(found.stdout)
+        assert record["job"]["data"] == name
+        assert [len(point["repeats"]) for point in record["points"]] == [1, 1]
+        assert len(record["points"][0]["repeats"][0]["epochs"][0]["steps_ms"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["dealy"], 'there is no study "dealy"; there are delay, images, cells, text, volumes'),
+        (["delay", "--variant", "big"], 'delay has no variant "big"; it has image, small'),
+        (["delay", "--against", "tensorflow"], 'there is no contestant "tensorflow"; there are'),
+        (["delay", "--batch", "0"], "--batch must be at least 1"),
+        (["delay", "--pin", "maybe"], "--pin is off, on, or off,on, not"),
+        (["delay", "--config", "none.toml"], "none.toml cannot be read"),
+        (["delay", "--python", "/none"], "the loaders could not be listed"),
+        (["delay", "--out", "/proc/none"], "/proc/none cannot be made"),
+    ],
+)
+def test_what_cannot_be_asked_is_explained(tmp_path: Path, asked: list[str], said: str) -> None:
+    answer = feedline(tmp_path, "bench", *asked)
+    assert answer.returncode == 1
+    assert said in answer.stderr
+    assert "panicked" not in answer.stderr
+
+
+def test_a_dataset_that_fails_is_an_error_of_its_points_and_the_others_are_measured(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(OWN)
+    (tmp_path / "settings.toml").write_text("workers = [0]\nbatch = [2]\nbatches = 3\nrepeats = 1\n")
+    for name, said in (
+        ("mine:Broken", "no sample 0"),
+        ("mine:Deadly", "ended"),
+        ("mine:none", "mine has no 'none'"),
+        ("none:make", "there is no module 'none'"),
+    ):
+        found = feedline(tmp_path, "bench", name, "--config", "settings.toml", "--out", "runs")
+        assert found.returncode == 1, found.stdout
+        assert said in found.stdout
+
+
+def test_a_report_of_half_a_record_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('{"kind": "feedline-bench", "ver')
+    answer = feedline(tmp_path, "report", "run.json")
+    assert answer.returncode == 1
+    assert "run.json is not a whole record of feedline bench" in answer.stderr
+
+
+def test_a_runner_says_what_it_does_and_what_is_wrong_in_lines(tmp_path: Path) -> None:
+    request = {"study": "text", "contestant": "torch", "batch": 8, "batches": 2, "cache": str(tmp_path)}
+    lines = run(request)
+    assert lines[0] == {"event": "state", "state": "preparing"}
+    assert lines[-1]["event"] == "result"
+    assert lines[-1]["epochs"][0]["items"] == 16
+    for wrong, said in (
+        ({"study": "txt"}, "there is no study 'txt'"),
+        ({"contestant": "tf"}, "there is no contestant 'tf'"),
+        ({"wokers": 2}, "there is no setting wokers"),
+        ({"step": "soon"}, "a step is none, a time such as 20ms"),
+        ({"variant": "xml"}, "text has no variant 'xml'"),
+        ({"data": str(tmp_path / "none")}, "cannot be read"),
+    ):
+        (*_, last) = run(request | wrong)
+        assert last["event"] == "error"
+        assert said in last["message"]
+
+
+def test_a_first_batch_is_compared(tmp_path: Path) -> None:
+    request = {"study": "text", "contestant": "torch", "batch": 8, "batches": 2, "cache": str(tmp_path)}
+    kept = {"mode": "keep", "reference": str(tmp_path / "first.npz")}
+    assert run(request | kept)[-1]["event"] == "result"
+    check = kept | {"mode": "check"}
+    same = run(request | check | {"contestant": "feedline", "workers": 2})[-1]
+    assert (same["same"], same["difference"]) == (True, 0.0)
+    other = run(request | check | {"batch": 4})[-1]
+    assert other["same"] is False
+
+
+def test_steps_are_times() -> None:
+    assert seconds_of("none") == (False, 0.0)
+    assert seconds_of("2s") == (False, 2.0)
+    assert seconds_of("cpu:20ms") == (True, 0.02)
+    for wrong in ("", "2", "-1s", "cpu:", "infs", "nans"):
+        with pytest.raises(BadRequestError):
+            seconds_of(wrong)
+    with pytest.raises(BadRequestError):
+        Request.from_json({"study": "delay", "contestant": "torch", "scale": "huge"})
+
+
+def test_generated_data_is_the_same_everywhere_and_written_once(tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    folder = text.folder(tmp_path, "smoke", "jsonl", lambda done, of: told.append((done, of)))
+    assert told[-1] == (1, 1)
+    assert text.folder(tmp_path, "smoke", "jsonl", pytest.fail) == folder
+    first = json.loads((folder / "reviews.jsonl").read_text().splitlines()[0])
+    assert first == {"text": text.review(0, text.vocabulary())[0], "label": 0}
+    assert not [path for path in tmp_path.iterdir() if path != folder]
+
+
+def test_an_interrupted_generator_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        data.generated(tmp_path, "half", range(4), _fail, lambda done, of: None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def _fail(_folder: Path, index: int) -> None:
+    assert 1 // (2 - index) or True
+
+
+def test_a_volume_and_a_cell_are_files_of_their_format() -> None:
+    ct, pet, mask, predicted = volumes.patient(0, 16)
+    assert {volume.shape for volume in (ct, pet, mask, predicted)} == {(16, 16, 16)}
+    head, _, body = volumes.nrrd(mask, "raw").partition(b"\n\n")
+    assert b"sizes: 16 16 16" in head
+    assert np.array_equal(np.frombuffer(body, np.uint8).reshape(16, 16, 16), mask)
+    pixels = cells.cell(3)
+    written = cells.tiff(pixels)
+    assert written[:4] == b"II*\0"
+    assert np.array_equal(np.frombuffer(written[-pixels.nbytes :], np.uint16).reshape(pixels.shape), pixels)
+
+
+def test_the_process_of_a_measurement_ends_with_the_command(tmp_path: Path) -> None:
+    """A command that is killed leaves no process behind."""
+    asked = ["bench", "delay", *SETTINGS, "--batches", "400", "--cache", str(tmp_path / "cache")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "feedline", *asked], cwd=tmp_path, stdout=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 120
+    while not (children := _asked_with(process.pid)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    while any(Path(f"/proc/{pid}").exists() and _alive(pid) for pid in children):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _asked_with(parent: int) -> list[int]:
+    try:
+        return [int(pid) for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_list_names_every_contestant() -> None:
+    command = [sys.executable, "-m", "feedline.bench.runner", "--list"]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=100, env=dict(os.environ))
+    (line,) = [json.loads(line) for line in answer.stdout.splitlines()]
+    found = {entry["name"]: entry for entry in line["contestants"]}
+    assert {"torch", "feedline", "threads", "dali", "spdl", "grain"} <= set(found)
+    assert found["torch"]["version"]
+    assert found["dali"]["how"].startswith("pip install")
