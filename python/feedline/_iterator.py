@@ -185,6 +185,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         self._cycle = self._progress.next_worker
         self._active = [True] * self._num_workers
         self._streamed: list[list[Any]] = [[] for _ in range(self._num_workers)]
+        self._drawn: deque[tuple[int, Any, Any]] = deque()
         self._exhausted = False
         self._yielded = 0
         if self._streams:
@@ -212,9 +213,19 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         """Keep as many batches on their way as the pace allows."""
         in_rows = self._is_in_rows()
         if self._pace.is_low(len(self._deliveries), self._pace.window(in_rows)):
-            while len(self._deliveries) < self._pace.window(in_rows):
-                if not self._may_draw() or not self._try_put_index():
-                    break
+            while len(self._deliveries) < self._pace.window(in_rows) and self._try_put_index():
+                pass
+        self._draw_due()
+
+    def _draw_due(self) -> None:
+        """Ask the sampler as early as torch would, even if it is too early to begin with what it says."""
+        while not self._streams and not self._exhausted and self._sent < self._due:
+            self._draw()
+
+    @property
+    def _due(self) -> int:
+        """How many batches torch would have drawn by now."""
+        return self._drawn_before + self._prefetch_factor * self._num_workers + self._yielded
 
     def _may_draw(self) -> bool:
         """Whether to ask the sampler.
@@ -222,8 +233,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         Beyond what torch would have asked for by now, only if it has more than one batch left: to find its end,
         for which it looks when it gives the last one, a sampler may draw random numbers.
         """
-        due = self._drawn_before + self._prefetch_factor * self._num_workers + self._yielded
-        if self._exhausted or self._sent < due:
+        if self._exhausted or self._sent < self._due:
             return not self._exhausted
         try:
             return self._sent < len(self._index_sampler) - 1
@@ -239,21 +249,28 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         if self._bound_to_worker and not any(self._active):
             self._exhausted = True
             return False
-        try:
-            index = self._next_index()
-        except StopIteration:
-            self._exhausted = True
+        if not self._drawn and not (self._may_draw() and self._draw()):
             return False
-        number, self._sent = self._sent, self._sent + 1
+        number, index, sampler = self._drawn.popleft()
         if number in self._progress.beyond:
             return True  # delivered before the state was saved from which this epoch goes on
         rows = len(index) if self._auto_collation and hasattr(index, "__len__") else 1
         in_rows = self._is_in_rows() and rows > 0 and isinstance(index, (list, tuple))
         worker = self._next_worker() if self._bound_to_worker else -1
         kind = ROWS if in_rows else BATCH
-        delivery = Delivery(number, index, rows, kind, worker, self._sampler_state())
+        delivery = Delivery(number, index, rows, kind, worker, sampler)
         self._post(delivery)
         self._deliveries.append(delivery)
+        return True
+
+    def _draw(self) -> bool:
+        try:
+            index = self._next_index()
+        except StopIteration:
+            self._exhausted = True
+            return False
+        self._drawn.append((self._sent, index, self._sampler_state()))
+        self._sent += 1
         return True
 
     def _next_worker(self) -> int:
@@ -313,7 +330,9 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
                     self._pace.delivered(delivery.rows, delivery.size)
                     self._progress.note(delivery.number, delivery.sampler)
                     self._yielded += 1
-                if not self._pace.is_large:
+                if self._pace.is_large:
+                    self._draw_due()
+                else:
                     self._post_some()
             if made is not None:
                 now = time.monotonic()
@@ -352,7 +371,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         return None
 
     def _may_run_ahead(self) -> bool:
-        if self._options.strict_window or self._bound_to_worker or not self._may_draw():
+        if self._options.strict_window or self._bound_to_worker or not (self._drawn or self._may_draw()):
             return False
         return self._pace.may_run_ahead(sum(delivery.size for delivery in self._deliveries))
 

@@ -295,3 +295,19 @@ def test_list_names_every_contestant() -> None:
     assert {"torch", "feedline", "threads", "dali", "spdl", "grain"} <= set(found)
     assert found["torch"]["version"]
     assert found["dali"]["how"].startswith("pip install")
+
+
+def test_the_best_setting_is_found_and_said_how_to_use(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(OWN)
+    asked = ["tune", "mine:make", "--seconds", "1", "--workers", "0,2", "--batch", "4"]
+    said = feedline(tmp_path, *asked)
+    assert said.returncode == 0, said.stderr
+    lines = said.stdout.splitlines()
+    assert lines[0] in ("from feedline import DataLoader", "from torch.utils.data import DataLoader")
+    assert lines[1].startswith("DataLoader(dataset, batch_size=4, num_workers=")
+    document = json.loads(feedline(tmp_path, *asked, "--json").stdout)
+    assert (document["kind"], document["version"]) == ("feedline-tune", 1)
+    assert {entry["point"]["contestant"] for entry in document["ranked"]} == {"torch", "feedline", "threads"}
+    broken = feedline(tmp_path, "tune", "mine:Broken", "--seconds", "1", "--workers", "0")
+    assert broken.returncode == 1
+    assert "no setting could be measured: ValueError: no sample 0" in broken.stderr

@@ -14,6 +14,7 @@
 //! | [`record`] | the file of a run |
 //! | [`summary`] | medians and spreads |
 //! | [`advice`] | what limits, and what to do about it |
+//! | [`tune`] | the best setting in a given time |
 //! | [`plot`], [`report`] | a page that opens offline, Markdown, CSV |
 //! | [`serve`] | the contestant that this program itself is |
 //! | [`engine`] | studies of the engine alone, in this process |
@@ -32,6 +33,7 @@ pub mod run;
 pub mod runner;
 pub mod serve;
 pub mod summary;
+pub mod tune;
 
 pub use environment::Environment;
 pub use row::{Report, Row, median};

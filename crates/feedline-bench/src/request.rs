@@ -61,6 +61,8 @@ pub struct Request<'a> {
     pub mode: &'a str,
     /// The file of the first batch, for the latter two.
     pub reference: Option<&'a str>,
+    /// End an epoch after so many seconds.
+    pub seconds: Option<f64>,
 }
 
 /// What one measurement gave.
@@ -133,6 +135,15 @@ impl Measurement {
     pub fn items_per_second(&self) -> f64 {
         let seconds: f64 = self.epochs.iter().map(|epoch| epoch.total_s).sum();
         if seconds > 0.0 { self.items() as f64 / seconds } else { 0.0 }
+    }
+
+    /// Samples per second of the first epoch from the moment its workers were started. The time of the first batch
+    /// counts: batches that were made side by side with it come as if they had cost nothing.
+    pub fn running_rate(&self) -> f64 {
+        let Some(epoch) = self.epochs.first() else { return 0.0 };
+        let waited: f64 = epoch.waits_ms.iter().chain(&epoch.steps_ms).sum::<f64>() / 1e3;
+        let seconds = waited - epoch.started_s;
+        if seconds > 0.0 { epoch.items as f64 / seconds } else { 0.0 }
     }
 
     /// Samples of all epochs.

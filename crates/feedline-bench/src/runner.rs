@@ -9,7 +9,7 @@ use std::{
     io::{BufRead as _, BufReader, Write as _},
     os::unix::process::CommandExt as _,
     path::PathBuf,
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStdin, Command, Stdio},
     sync::{
         atomic::{AtomicBool, Ordering::Relaxed},
         mpsc::{Receiver, RecvTimeoutError, channel},
@@ -191,7 +191,7 @@ impl Runner {
         tell: &mut dyn FnMut(Event),
     ) -> Result<(T, crate::request::Memory), RunError> {
         let cache = self.cache.to_string_lossy();
-        let request = Request { job, point, cache: &cache, mode, reference };
+        let request = Request { job, point, cache: &cache, mode, reference, seconds: None };
         let request = serde_json::to_string(&request).expect("a request is plain data");
         let command = if point.contestant == ENGINE { &self.itself } else { &self.python };
         self.serve(command, request, tell)
@@ -203,7 +203,24 @@ impl Runner {
         request: String,
         tell: &mut dyn FnMut(Event),
     ) -> Result<(T, crate::request::Memory), RunError> {
-        let mut process = Served::start(command, request)?;
+        let mut process = Served::start(command)?;
+        process.ask(&request);
+        process.input = None;
+        self.answer(&mut process, tell)
+    }
+
+    /// A process that serves one request after the other.
+    pub fn session(&self) -> Result<Session<'_>, RunError> {
+        let mut command = self.python.clone();
+        command.push("--session".into());
+        Ok(Session { runner: self, process: Served::start(&command)? })
+    }
+
+    fn answer<T: DeserializeOwned>(
+        &self,
+        process: &mut Served,
+        tell: &mut dyn FnMut(Event),
+    ) -> Result<(T, crate::request::Memory), RunError> {
         let monitor = Monitor::start(process.child.id());
         let began = Instant::now();
         loop {
@@ -240,15 +257,36 @@ impl Runner {
     }
 }
 
-/// A process that serves a request. Dropped, it is ended with all that it has started.
+/// A process that serves one request after the other: imports are paid for once. What one leaves behind may reach the
+/// next; that is for brief looks, not for figures.
+pub struct Session<'a> {
+    runner: &'a Runner,
+    process: Served,
+}
+
+impl Session<'_> {
+    /// Measures a point for so many seconds.
+    pub fn measure(&mut self, job: &Job, point: &Point, seconds: f64) -> Result<Measurement, RunError> {
+        let cache = self.runner.cache.to_string_lossy();
+        let seconds = Some(seconds);
+        let request = Request { job, point, cache: &cache, mode: "measure", reference: None, seconds };
+        self.process.ask(&serde_json::to_string(&request).expect("a request is plain data"));
+        let (mut measurement, memory) = self.runner.answer::<Measurement>(&mut self.process, &mut |_| {})?;
+        measurement.memory = memory;
+        Ok(measurement)
+    }
+}
+
+/// A process that serves requests. Dropped, it is ended with all that it has started.
 struct Served {
     child: Child,
+    input: Option<ChildStdin>,
     lines: Receiver<String>,
     errors: Option<thread::JoinHandle<String>>,
 }
 
 impl Served {
-    fn start(command: &[OsString], request: String) -> Result<Self, RunError> {
+    fn start(command: &[OsString]) -> Result<Self, RunError> {
         let failed = |source| RunError::Start { command: command[0].to_string_lossy().into_owned(), source };
         let mut child = Command::new(&command[0])
             .args(&command[1..])
@@ -260,10 +298,6 @@ impl Served {
             .map_err(failed)?;
         let (send, lines) = channel();
         let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        if let Some(mut input) = input {
-            // A process that does not read it has something to say about why.
-            let _ = input.write_all(request.as_bytes());
-        }
         // Two threads, because a process that finds one of its pipes full waits for ever.
         thread::spawn(move || {
             for line in output.into_iter().flat_map(|output| BufReader::new(output).lines()) {
@@ -277,7 +311,14 @@ impl Served {
                 errors.into_iter().flat_map(|errors| BufReader::new(errors).lines().map_while(Result::ok));
             lines.filter(|line| !line.trim().is_empty()).last().unwrap_or_default()
         });
-        Ok(Self { child, lines, errors: Some(errors) })
+        Ok(Self { child, input, lines, errors: Some(errors) })
+    }
+
+    fn ask(&mut self, request: &str) {
+        if let Some(input) = &mut self.input {
+            // A process that does not read it has something to say about why.
+            let _ = writeln!(input, "{request}");
+        }
     }
 
     fn died(&mut self) -> RunError {

@@ -7,6 +7,7 @@ mod engine;
 mod report;
 mod show;
 mod stop;
+mod tune;
 
 use std::{
     ffi::OsString,
@@ -27,6 +28,8 @@ struct Cli {
 enum Command {
     /// Compare loaders on a study, or on a dataset of your own (module:name).
     Bench(Box<bench::Bench>),
+    /// Find the best setting for a dataset and a training step.
+    Tune(Box<tune::Tune>),
     /// Make a page of one or several runs.
     Report(report::Report),
     /// Write the generated data of a study.
@@ -74,6 +77,7 @@ pub fn run(
 fn dispatch(command: Command, home: &Home, arguments: &[OsString]) -> anyhow::Result<u8> {
     match command {
         Command::Bench(bench) => bench.run(home, arguments),
+        Command::Tune(tune) => tune.run(home).map(|()| 0),
         Command::Report(report) => report.run().map(|()| 0),
         Command::Data(data) => data.run(home).map(|()| 0),
         Command::Engine(engine) => engine.run().map(|()| 0),

@@ -9,6 +9,8 @@ use feedline_bench::{
     Report,
     plot::short,
     report::{Told, rows},
+    request::Point,
+    tune::{Candidate, Certainty, Search},
 };
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -108,6 +110,93 @@ pub(crate) fn run(told: &Told) -> anyhow::Result<()> {
         writeln!(out, "- {}{because}", one.text)?;
     }
     Ok(writeln!(out)?)
+}
+
+/// The best setting as the call to paste, what it gains, and how sure that is.
+pub(crate) fn tuned(search: &Search) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    let ranked = search.ranked();
+    let Some(best) = ranked.first() else { return Ok(writeln!(out, "no setting could be measured")?) };
+    let torch = search
+        .candidates
+        .iter()
+        .find(|one| one.point.contestant == "torch" && one.point.batch == best.point.batch);
+    if best.point.contestant == "torch" {
+        writeln!(out, "from torch.utils.data import DataLoader")?;
+    } else {
+        writeln!(out, "from feedline import DataLoader")?;
+    }
+    writeln!(out, "DataLoader(dataset, {})\n", arguments(&best.point))?;
+    let (rate, first) = (grouped(best.rate()), time(best.first()));
+    writeln!(out, "{rate} samples/s, first batch after {first}, {:.0} MB", best.memory())?;
+    if let Some(torch) = torch.filter(|torch| torch.rate() > 0.0) {
+        let times = best.rate() / torch.rate();
+        writeln!(
+            out,
+            "{times:.2} times torch's default (num_workers=0): {} samples/s",
+            grouped(torch.rate())
+        )?;
+    }
+    match (search.certainty(), ranked.get(1)) {
+        (Certainty::Sure(apart), Some(next)) => {
+            writeln!(
+                out,
+                "sure: the next best ({}) is {:.0} % slower",
+                arguments(&next.point),
+                100.0 * apart
+            )?;
+        }
+        (Certainty::Likely(apart), Some(next)) => {
+            writeln!(
+                out,
+                "likely: the next best ({}) is {:.0} % slower",
+                arguments(&next.point),
+                100.0 * apart
+            )?;
+        }
+        (Certainty::Open(_), Some(next)) => {
+            writeln!(
+                out,
+                "{} is as good; measure longer (--seconds) to tell them apart",
+                arguments(&next.point)
+            )?;
+        }
+        _ => {}
+    }
+    for one in search.candidates.iter().filter(|one| one.out.is_some()) {
+        let why = one.out.as_deref().unwrap_or_default();
+        writeln!(out, "not {}: {why}", arguments(&one.point))?;
+    }
+    Ok(())
+}
+
+/// The same for machines.
+pub(crate) fn tuned_json(search: &Search) -> anyhow::Result<()> {
+    let entry = |one: &&Candidate| {
+        serde_json::json!({
+            "point": one.point, "items_per_s": one.rate(), "first_s": one.first(), "memory_mb": one.memory(),
+        })
+    };
+    let ranked: Vec<_> = search.ranked().iter().map(entry).collect();
+    let (sure, apart) = match search.certainty() {
+        Certainty::Only => ("only", None),
+        Certainty::Sure(apart) => ("sure", Some(apart)),
+        Certainty::Likely(apart) => ("likely", Some(apart)),
+        Certainty::Open(apart) => ("open", Some(apart)),
+    };
+    let document = serde_json::json!({
+        "kind": "feedline-tune", "version": 1, "ranked": ranked, "certainty": sure, "next_behind": apart,
+    });
+    let mut out = io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, &document)?;
+    Ok(writeln!(out)?)
+}
+
+fn arguments(point: &Point) -> String {
+    let threads = if point.contestant == "threads" { ", workers=\"thread\"" } else { "" };
+    let prefetch =
+        point.prefetch.map_or_else(String::new, |prefetch| format!(", prefetch_factor={prefetch}"));
+    format!("batch_size={}, num_workers={}{prefetch}{threads}", point.batch, point.workers)
 }
 
 /// Where the report is.

@@ -38,6 +38,7 @@ def take(open_loader: Callable[[], Iterable[Any]], request: Request, say: Callab
     taken = Taken()
     most = sys.maxsize if request.batches is None else request.batches
     waits, steps = taken.waits, taken.steps
+    limit = float("inf") if request.seconds is None else request.seconds
     start = clock()
     batches = iter(open_loader())
     taken.started = clock() - start
@@ -62,6 +63,8 @@ def take(open_loader: Callable[[], Iterable[Any]], request: Request, say: Callab
             say(count)
             said = now
         before = now
+        if now - start > limit and count > 1:
+            break
     sizes = None if batch is None else measure_batch(batch)
     del batches
     taken.total = clock() - start

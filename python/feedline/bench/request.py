@@ -40,8 +40,8 @@ class Request:
     #: ``measure``; ``keep`` writes the first batch to `reference`; ``check`` compares the first batch with it.
     mode: str = "measure"
     reference: str | None = None
-    #: Write a line for every sample and every batch to this folder.
-    trace: str | None = None
+    #: End an epoch after so many seconds, but not before the second batch.
+    seconds: float | None = None
 
     @classmethod
     def from_json(cls, given: dict[str, Any]) -> Request:

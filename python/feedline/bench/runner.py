@@ -2,6 +2,7 @@
 
     echo '{"study": "delay", "contestant": "torch", "workers": 2}' | python -m feedline.bench.runner
     python -m feedline.bench.runner --list
+    python -m feedline.bench.runner --session     (a request in each line)
 
 The lines are ``{"event": "state" | "batch" | "result" | "error", …}``. Nothing that a contestant prints gets
 between them: its standard output is the error stream.
@@ -104,9 +105,7 @@ def run(request: Request, lines: Lines) -> dict[str, Any]:
     if request.study not in contestant.STUDIES:
         raise BadRequestError(f"{request.contestant} has no {request.study}")
     lines.say("state", state="preparing")
-    prepared = study.prepare(
-        request, lambda done, total: lines.say("state", state="writing", done=done, of=total)
-    )
+    prepared = prepare(study, request, lines)
     try:
         opened = contestant.open(prepared, request)
     except ImportError as error:
@@ -126,6 +125,19 @@ def run(request: Request, lines: Lines) -> dict[str, Any]:
         "seconds": time.perf_counter() - began,
         "process_cpu_s": usage()["cpu_s"],
     }
+
+
+_prepared: dict[tuple[Any, ...], Any] = {}
+
+
+def prepare(study: Any, request: Request, lines: Lines) -> Any:
+    """What is loaded; made once for all requests of a session about it."""
+    key = (request.study, request.variant, request.data, request.scale, request.batches, request.batch)
+    if key not in _prepared:
+        _prepared.clear()
+        told = lambda done, of: lines.say("state", state="writing", done=done, of=of)  # noqa: E731
+        _prepared[key] = study.prepare(request, told)
+    return _prepared[key]
 
 
 def figures(taken: Taken) -> dict[str, Any]:
@@ -183,8 +195,17 @@ def main() -> int:
     if sys.argv[1:] == ["--list"]:
         lines.say("result", contestants=describe_contestants(), studies=sorted(modules(studies)))
         return 0
+    if sys.argv[1:] == ["--session"]:
+        for line in sys.stdin:
+            serve(line, lines)
+        return 0
+    return 0 if serve(sys.stdin.read(), lines) else 1
+
+
+def serve(text: str, lines: Lines) -> bool:
+    """Answer one request."""
     try:
-        result = run(Request.from_json(json.load(sys.stdin)), lines)
+        result = run(Request.from_json(json.loads(text)), lines)
     except MissingError as error:
         lines.say("error", message=str(error), missing=error.how)
     except BadRequestError as error:
@@ -194,8 +215,8 @@ def main() -> int:
         lines.say("error", message=f"{type(error).__name__}: {error}")
     else:
         lines.say("result", **result)
-        return 0
-    return 1
+        return True
+    return False
 
 
 if __name__ == "__main__":
