@@ -124,6 +124,17 @@ class Broken(Squares):
     def __getitem__(self, index):
         raise ValueError(f"no sample {index}")
 
+class Frozen(Squares):
+    def __init__(self):
+        self.rng = torch.Generator().manual_seed(1)
+        self.lock = __import__("threading").Lock()
+    def __getitem__(self, index):
+        return torch.rand(3, generator=self.rng)
+
+class Noisy(Squares):
+    def __getitem__(self, index):
+        return torch.rand(3)
+
 class Deadly(Squares):
     def __getitem__(self, index):
         os.kill(os.getpid(), 9)
@@ -311,3 +322,25 @@ def test_the_best_setting_is_found_and_said_how_to_use(tmp_path: Path) -> None:
     broken = feedline(tmp_path, "tune", "mine:Broken", "--seconds", "1", "--workers", "0")
     assert broken.returncode == 1
     assert "no setting could be measured: ValueError: no sample 0" in broken.stderr
+
+
+def test_a_doctor_finds_what_is_unhealthy_about_a_dataset(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(OWN)
+
+    def found(name: str, code: int = 0) -> dict[str, str]:
+        answer = feedline(tmp_path, "doctor", name, "--json")
+        assert answer.returncode == code, answer.stderr
+        document = json.loads(answer.stdout)
+        assert (document["kind"], document["version"]) == ("feedline-doctor", 1)
+        return {entry["about"]: entry["severity"] for entry in document["findings"]}
+
+    healthy = found("mine:make")
+    assert (healthy["pickling"], healthy["workers"]) == ("good", "good")
+    assert "random numbers" not in healthy
+    frozen = found("mine:Frozen")
+    assert (frozen["pickling"], frozen["random numbers"]) == ("warning", "warning")
+    assert found("mine:Noisy")["random numbers"] == "good"
+    assert found("mine:Broken", 1)["samples"] == "problem"
+    answer = feedline(tmp_path, "doctor", "mine:none")
+    assert answer.returncode == 1
+    assert "mine has no 'none'" in answer.stderr

@@ -14,12 +14,14 @@
 //! | [`record`] | the file of a run |
 //! | [`summary`] | medians and spreads |
 //! | [`advice`] | what limits, and what to do about it |
+//! | [`doctor`] | what is unhealthy about a machine |
 //! | [`tune`] | the best setting in a given time |
 //! | [`plot`], [`report`] | a page that opens offline, Markdown, CSV |
 //! | [`serve`] | the contestant that this program itself is |
 //! | [`engine`] | studies of the engine alone, in this process |
 
 pub mod advice;
+pub mod doctor;
 pub mod engine;
 mod environment;
 pub mod grid;

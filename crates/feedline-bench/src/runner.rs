@@ -22,6 +22,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::{
+    doctor::Finding,
     monitor::{Monitor, Processors},
     request::{Job, Measurement, Point, Request},
 };
@@ -164,6 +165,18 @@ impl Runner {
         measurement.memory = memory;
         measurement.foreign = before.foreign_since(measurement.process_cpu_s);
         Ok(measurement)
+    }
+
+    /// Findings about a dataset of the user's.
+    pub fn doctor(&self, data: &str) -> Result<Vec<Finding>, RunError> {
+        #[derive(Deserialize)]
+        struct Found {
+            findings: Vec<Finding>,
+        }
+        let mut command = self.python.clone();
+        command.push("--doctor".into());
+        let request = serde_json::json!({"study": "own", "contestant": "torch", "data": data});
+        Ok(self.serve::<Found>(&command, request.to_string(), &mut |_| {})?.0.findings)
     }
 
     /// Writes the first batch of a point to a file.

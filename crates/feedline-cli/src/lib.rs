@@ -3,6 +3,7 @@
 
 mod bench;
 mod data;
+mod doctor;
 mod engine;
 mod report;
 mod show;
@@ -30,6 +31,8 @@ enum Command {
     Bench(Box<bench::Bench>),
     /// Find the best setting for a dataset and a training step.
     Tune(Box<tune::Tune>),
+    /// Say what is unhealthy about this machine and a dataset, and what to do about it.
+    Doctor(doctor::Doctor),
     /// Make a page of one or several runs.
     Report(report::Report),
     /// Write the generated data of a study.
@@ -78,6 +81,7 @@ fn dispatch(command: Command, home: &Home, arguments: &[OsString]) -> anyhow::Re
     match command {
         Command::Bench(bench) => bench.run(home, arguments),
         Command::Tune(tune) => tune.run(home).map(|()| 0),
+        Command::Doctor(doctor) => doctor.run(home),
         Command::Report(report) => report.run().map(|()| 0),
         Command::Data(data) => data.run(home).map(|()| 0),
         Command::Engine(engine) => engine.run().map(|()| 0),

@@ -3,6 +3,7 @@
     echo '{"study": "delay", "contestant": "torch", "workers": 2}' | python -m feedline.bench.runner
     python -m feedline.bench.runner --list
     python -m feedline.bench.runner --session     (a request in each line)
+    python -m feedline.bench.runner --doctor      (findings about a dataset)
 
 The lines are ``{"event": "state" | "batch" | "result" | "error", …}``. Nothing that a contestant prints gets
 between them: its standard output is the error stream.
@@ -19,7 +20,7 @@ import resource
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
 from feedline._engine import exit_with
@@ -195,6 +196,10 @@ def main() -> int:
     if sys.argv[1:] == ["--list"]:
         lines.say("result", contestants=describe_contestants(), studies=sorted(modules(studies)))
         return 0
+    if sys.argv[1:] == ["--doctor"]:
+        from feedline.bench.doctor import examine
+
+        return 0 if serve(sys.stdin.read(), lines, lambda asked: {"findings": examine(asked)}) else 1
     if sys.argv[1:] == ["--session"]:
         for line in sys.stdin:
             serve(line, lines)
@@ -202,10 +207,11 @@ def main() -> int:
     return 0 if serve(sys.stdin.read(), lines) else 1
 
 
-def serve(text: str, lines: Lines) -> bool:
-    """Answer one request."""
+def serve(text: str, lines: Lines, do: Callable[[Request], dict[str, Any]] | None = None) -> bool:
+    """Answer one request; with a measurement, if nothing else is to be done."""
     try:
-        result = run(Request.from_json(json.loads(text)), lines)
+        request = Request.from_json(json.loads(text))
+        result = run(request, lines) if do is None else do(request)
     except MissingError as error:
         lines.say("error", message=str(error), missing=error.how)
     except BadRequestError as error:
