@@ -143,7 +143,7 @@ class Deadly(Squares):
 
 def test_a_dataset_of_ones_own_is_measured(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(OWN)
-    settings = ["--workers", "2", "--batch", "2", "--batches", "3", "--repeats", "1", "--against", "torch"]
+    settings = ["--workers", "2", "--batch", "2", "--batches", "3", "--repeats", "1", "--only", "torch,null"]
     for name in ("mine:make", "mine:squares"):
         found = feedline(tmp_path, "bench", name, *settings, "--step", "1ms", "--json", "--out", "runs")
         assert found.returncode == 0, found.stderr
@@ -303,7 +303,7 @@ def test_list_names_every_contestant() -> None:
     answer = subprocess.run(command, capture_output=True, text=True, timeout=100, env=dict(os.environ))
     (line,) = [json.loads(line) for line in answer.stdout.splitlines()]
     found = {entry["name"]: entry for entry in line["contestants"]}
-    assert {"torch", "feedline", "threads", "dali", "spdl", "grain"} <= set(found)
+    assert {"torch", "feedline", "threads", "null", "dali", "spdl", "grain"} <= set(found)
     assert found["torch"]["version"]
     assert found["dali"]["how"].startswith("pip install")
 

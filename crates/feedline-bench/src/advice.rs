@@ -82,11 +82,12 @@ pub fn bottleneck(own: &[&Figures], processors: f64) -> (Bottleneck, String) {
     }
     let each = best.processors / best.point.workers.max(1) as f64;
     if each < 0.5 {
-        let why = format!(
-            "{} worker(s) keep {:.1} processors busy: the rest of the time they wait",
-            best.point.workers.max(1),
-            best.processors
-        );
+        let who = match best.point.workers {
+            0 => "the consumer keeps".to_owned(),
+            1 => "one worker keeps".to_owned(),
+            workers => format!("{workers} workers keep"),
+        };
+        let why = format!("{who} {:.1} processors busy and waits the rest of the time", best.processors);
         return (Bottleneck::Waiting, why);
     }
     (Bottleneck::Unclear, format!("{:.1} of {processors:.0} processors are busy", best.processors))
@@ -142,7 +143,8 @@ pub fn advise(
     names.dedup();
     let mut seen: Vec<&str> = Vec::new();
     for name in names {
-        if seen.contains(&name) {
+        // Nothing can be said about a loader that does nothing.
+        if seen.contains(&name) || name == "null" {
             continue;
         }
         seen.push(name);

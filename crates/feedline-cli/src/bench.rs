@@ -53,6 +53,9 @@ pub(crate) struct Settings {
     /// Whom to compare with.
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     against: Vec<String>,
+    /// Measure these, and Feedline only if it is among them.
+    #[arg(long, value_delimiter = ',', value_name = "NAME", conflicts_with = "against")]
+    only: Vec<String>,
     /// Numbers of workers.
     #[arg(long, value_delimiter = ',', value_name = "N")]
     workers: Vec<usize>,
@@ -125,12 +128,8 @@ impl Bench {
         let mut interrupted = false;
         for name in names {
             let (job, mut grid) = settings.of(&name)?;
-            let mut asked = grid.contestants.clone();
-            asked.retain(|name| name != "torch" || settings.against.is_empty());
-            let mut all = settings.against.clone();
-            all.extend(asked);
-            all.dedup();
-            let field = Field { known: known.clone(), asked: all }.of(&job.study)?;
+            let asked = settings.contestants(&grid);
+            let field = Field { known: known.clone(), asked }.of(&job.study)?;
             grid.contestants = field.iter().map(|(name, _)| name.clone()).collect();
             let command = arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
             let repeats = settings.repeats.unwrap_or(if job.scale == "smoke" { 2 } else { 3 });
@@ -222,6 +221,7 @@ impl Settings {
             variant: self.variant.or(other.variant),
             data: self.data.or(other.data),
             against: list(self.against, other.against),
+            only: list(self.only, other.only),
             workers: numbers(self.workers, other.workers),
             batch: numbers(self.batch, other.batch),
             prefetch: numbers(self.prefetch, other.prefetch),
@@ -233,6 +233,21 @@ impl Settings {
             repeats: self.repeats.or(other.repeats),
             shuffle: self.shuffle || other.shuffle,
         })
+    }
+
+    /// Who is measured, the reference first.
+    fn contestants(&self, grid: &Grid) -> Vec<String> {
+        if !self.only.is_empty() {
+            return self.only.clone();
+        }
+        let own = grid.contestants.iter().filter(|name| *name != "torch" || self.against.is_empty());
+        let mut all: Vec<String> = Vec::new();
+        for name in self.against.iter().chain(own) {
+            if !all.contains(name) {
+                all.push(name.clone());
+            }
+        }
+        all
     }
 
     /// The job and the grid of a study, as far as nothing else was asked for.
