@@ -87,7 +87,7 @@ pub fn bottleneck(own: &[&Figures], processors: f64) -> (Bottleneck, String) {
             1 => "one worker keeps".to_owned(),
             workers => format!("{workers} workers keep"),
         };
-        let why = format!("{who} {:.1} processors busy and waits the rest of the time", best.processors);
+        let why = format!("{who} {:.1} processors busy; the rest of the time is waiting", best.processors);
         return (Bottleneck::Waiting, why);
     }
     (Bottleneck::Unclear, format!("{:.1} of {processors:.0} processors are busy", best.processors))
