@@ -33,6 +33,7 @@ from feedline._pace import Pace
 from feedline._place import Place, Placed
 from feedline._report import Report
 from feedline._team import Processes, Threads
+from feedline._trace import JOURNAL, Trace
 from feedline._worker import (
     BATCH,
     EMPTY,
@@ -96,7 +97,8 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         self._bound_to_worker = self._streams or (self._in_order and not self._rows_wanted)
         self._failures = loader._failures
         self._arrival = loader._arrival_of(self)
-        self._board = Board(self._ground.commons, self._num_workers)
+        self._trace = Trace(loader._trace_file()) if loader.trace else None
+        self._board = Board(self._ground.commons, self._num_workers, JOURNAL if self._trace else 0)
         self._pace = Pace(self._num_workers, options.strict_window, self._prefetch_factor, self._learned)
         self._deliveries: deque[Delivery] = deque()
         self._leaving: list[Delivery] = []
@@ -176,6 +178,8 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         self._deliveries.clear()
         self._epochs += 1
         place = self._begin(loader, self._epochs)
+        if self._trace:
+            self._trace.begin(self._epoch)
         # A worker process addresses random numbers by this; it only has to differ from epoch to epoch.
         self._generation = self._progress.generation
         self._epochs = max(self._epochs, self._generation)
@@ -300,6 +304,8 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
             # Not integers: any index travels as a pickle.
             pickled = pickle.dumps(delivery.index)
             delivery.ticket = post(pickled, only=only, generation=self._generation, **options)
+        if self._trace:
+            self._trace.posted(delivery.ticket, self._epoch, delivery.number)
 
     # Waiting
 
@@ -322,6 +328,8 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
                 self._progress.under_way = False
                 if not self._persistent_workers:
                     self._shutdown_workers()
+                elif self._trace:
+                    self._trace.end()
                 raise StopIteration
             try:
                 made = self._take(delivery)
@@ -338,6 +346,8 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
                 now = time.monotonic()
                 self._waited += now - began
                 self._pace.handed_over(now)
+                if self._trace:
+                    self._trace.waited(self._epoch, delivery.number, round(1e9 * began))
                 outcome = made[0]
                 if isinstance(outcome, _Raise):
                     outcome.now()
@@ -378,7 +388,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
     def _clear_leaving(self) -> None:
         """Take batches of an epoch that was left early off the board as they end."""
         for delivery in [delivery for delivery in self._leaving if self._board.is_done(delivery.ticket)]:
-            self._board.collect(delivery.ticket)
+            self._collect(delivery)
             self._leaving.remove(delivery)
 
     def _timed_out(self, delivery: Delivery) -> RuntimeError:
@@ -439,6 +449,8 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
                 self._to_say.append(f"{text} It was not loading anything; another takes its place.")
             self._team.replace(worker, self._read_by(worker))
             self._report.replaced_workers += 1
+            if self._trace:
+                self._trace.happened(text, 1 + worker)
 
     def _read_by(self, worker: int) -> tuple[Any, ...]:
         """What a worker was asked for, of a stream that goes on, and has delivered."""
@@ -479,13 +491,19 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
 
     def _take(self, delivery: Delivery) -> tuple[Any] | None:
         """What a batch that is done turned out to be; ``None`` if there is nothing to hand over in its place."""
-        collected = self._board.collect(delivery.ticket)
+        collected = self._collect(delivery)
         delivery.ticket = -1
         # Only page locks ask for it; kept longer, it would keep the batch's memory.
         self._hold = collected.hold if self._pin_memory else None
         if delivery.kind == ROWS:
             return self._take_rows(delivery, collected)
         return self._take_parcel(delivery, collected)
+
+    def _collect(self, delivery: Delivery) -> Collected:
+        collected = self._board.collect(delivery.ticket)
+        if self._trace:
+            self._trace.collected(delivery.ticket, self._board)
+        return collected
 
     def _take_rows(self, delivery: Delivery, collected: Collected) -> tuple[Any] | None:
         if collected.odd:
@@ -558,6 +576,9 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         self._report.refresh = None
         self._board.stop()
         self._team.end()
+        if self._trace:
+            self._trace.read(self._board)
+            self._trace.end()
         if self._team.all_gone:
             self._board.release()
         self._deliveries.clear()

@@ -22,6 +22,7 @@ from feedline._iterator import WorkerIter
 from feedline._pace import Learned
 from feedline._place import Place, Progress, encode, generator_of, load_sampler, set_generator
 from feedline._report import Report
+from feedline._trace import Traced, TraceFile
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -41,6 +42,14 @@ class Options:
 
 class Unasked(int):
     """A ``prefetch_factor`` that nobody has asked for, also when a trainer hands it to a new loader."""
+
+
+class TracedInlineIter(Traced, InlineIter):
+    """With a timeline."""
+
+
+class TracedGatherIter(Traced, GatherIter):
+    """With a timeline."""
 
 
 def _check(name: str, value: str, allowed: tuple[str, ...]) -> str:
@@ -65,6 +74,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         on_error: what becomes of a sample that cannot be loaded: ``"raise"`` its error in place of its batch,
             ``"skip"`` it, or ``"replace"`` it by another one of the same batch. `failures` lists them.
         device: where batches arrive, copied beside the training step.
+        trace: a file to write to what each worker loads when, and when the training loop waits: a timeline that
+            ui.perfetto.dev and chrome://tracing open.
 
     >>> loader = DataLoader(list(range(10)), batch_size=4, num_workers=2)
     >>> [batch.tolist() for batch in loader]
@@ -97,6 +108,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         rng: str = "sample",
         on_error: str = "raise",
         device: torch.device | str | None = None,
+        trace: str | os.PathLike[str] | None = None,
     ) -> None:
         # By the names of the arguments, because trainers build loaders anew from their attributes.
         self.workers = _check("workers", workers, ("process", "thread", "auto"))
@@ -105,6 +117,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         self.on_error = _check("on_error", on_error, ("raise", "skip", "replace"))
         self._chosen: tuple[str, str] | None = None
         self.device = None if device is None else torch.device(device)
+        self.trace = None if trace is None else os.fspath(trace)
+        self._traced: TraceFile | None = None
         self._arrival: Arrival | None = None
         self._learned = Learned()
         self._failures: list[dict[str, Any]] = []
@@ -184,10 +198,19 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
                 return super()._get_iterator()  # torch refuses that
             self.check_worker_number_rationality()
         if (gather := self._gather()) is not None:
-            return GatherIter(self, gather)
+            return TracedGatherIter(self, gather) if self.trace else GatherIter(self, gather)
         if self.num_workers > 0 and self.workers == "auto" and self._chosen is None:
             self._choose_workers()
-        return WorkerIter(self) if self.num_workers > 0 else InlineIter(self)
+        if self.num_workers > 0:
+            return WorkerIter(self)
+        return TracedInlineIter(self) if self.trace else InlineIter(self)
+
+    def _trace_file(self) -> TraceFile:
+        """Where the timeline goes; begun with the first iterator."""
+        assert self.trace is not None
+        if self._traced is None:
+            self._traced = TraceFile(self.trace)
+        return self._traced
 
     def _choose_workers(self) -> None:
         """Decide between processes and threads, once."""
@@ -250,7 +273,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
     def __getstate__(self) -> dict[str, Any]:
         """What is copied or pickled: all but memory and processes."""
         state = dict(self.__dict__)
-        state.update(_shared=None, _stack=None, _arrival=None, _learned=Learned())
+        state.update(_shared=None, _stack=None, _arrival=None, _traced=None, _learned=Learned())
         state.update(_iterator=None, _progress=None)
         state["_failures"] = list(self._failures)
         state["_report"] = Report("not made yet", "iteration has not begun")

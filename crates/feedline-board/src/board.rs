@@ -15,6 +15,7 @@ use std::{
 
 use crate::{
     ANY, Commons, Extent, futex,
+    journal::Stretch,
     layout::{Body, DONE, FREE, GONE, Head, MOST_WORKERS, SLOTS, Table, word},
 };
 
@@ -109,21 +110,22 @@ pub struct Board {
 }
 
 impl Board {
-    /// A board for so many workers.
-    pub fn new(commons: Arc<Commons>, workers: usize) -> io::Result<Self> {
+    /// A board for so many workers, each with a journal of so many entries.
+    pub fn new(commons: Arc<Commons>, workers: usize, journal: u16) -> io::Result<Self> {
         if workers > MOST_WORKERS {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 format!("{workers} workers are more than {MOST_WORKERS}"),
             ));
         }
-        let place = commons.take(Table::bytes(workers))?;
+        let place = commons.take(Table::bytes(workers, journal.into()))?;
         let start = commons.at(place.offset(), place.len()).ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: the place is ours alone: memory comes back to the commons when nobody uses it any more.
         unsafe { start.write_bytes(0, place.len()) };
         let table = Table::new(commons, place).ok_or(io::ErrorKind::OutOfMemory)?;
         let head = table.head();
         head.workers.store(workers as u32, Relaxed);
+        head.journal.store(journal.into(), Relaxed);
         (0..SLOTS).for_each(|slot| table.slot(slot).ticket.store(ANY, Relaxed));
         for worker in 0..workers {
             table.desk(worker).ticket.store(ANY, Relaxed);
@@ -346,6 +348,12 @@ impl Board {
             first: (Duration::from_nanos(desk.first_busy.load(Relaxed)), desk.first_units.load(Relaxed)),
             mark: desk.mark.load(Relaxed),
         }
+    }
+
+    /// What a worker has been at since the last time this was asked, oldest first, and how many stretches are missing
+    /// because its journal was full.
+    pub fn journal(&mut self, worker: usize) -> (Vec<Stretch>, u64) {
+        self.table.noted(worker)
     }
 
     /// Gives all memory of the board back to the commons. All workers must be gone.

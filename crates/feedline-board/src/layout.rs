@@ -1,8 +1,8 @@
 //! How a board lies in memory. Everything that several processes touch is an atomic.
 //!
 //! ```text
-//!  Head │ Desk × workers │ Slot × slots          one extent, the same for the life of the board
-//!  owner words × units │ notes × units │ payload one extent for each ticket
+//!  Head │ Slot × slots │ Desk × workers │ Entry × journal × workers   one extent for the life of the board
+//!  owner words × units │ notes × units │ payload                      one extent for each ticket
 //! ```
 
 use std::{
@@ -37,6 +37,8 @@ pub(crate) fn word(ticket: u64, state: u64) -> u64 {
 #[repr(C, align(64))]
 pub(crate) struct Head {
     pub(crate) workers: AtomicU32,
+    /// How many entries each worker's journal has room for.
+    pub(crate) journal: AtomicU32,
     pub(crate) stop: AtomicU32,
     /// Changes when there is something new for workers; they sleep on it.
     pub(crate) bell: AtomicU32,
@@ -76,6 +78,21 @@ pub(crate) struct Desk {
     /// Time of the first units of runs, and their number: to see whether the neighbours after them are cheaper.
     pub(crate) first_busy: AtomicU64,
     pub(crate) first_units: AtomicU64,
+    /// Entries of its journal: written by the worker, read by the consumer, left out because there was no room.
+    pub(crate) written: AtomicU64,
+    pub(crate) read: AtomicU64,
+    pub(crate) missed: AtomicU64,
+}
+
+/// When a worker was at which units; see `journal.rs`.
+#[repr(C)]
+pub(crate) struct Entry {
+    pub(crate) ticket: AtomicU64,
+    /// The first unit in the upper half, how many there are in the lower.
+    pub(crate) units: AtomicU64,
+    /// In nanoseconds of the monotonic clock.
+    pub(crate) began: AtomicU64,
+    pub(crate) ended: AtomicU64,
 }
 
 /// A place for a ticket. Which one it is, `ticket` says; the other fields belong to that one.
@@ -107,14 +124,19 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub(crate) fn bytes(workers: usize) -> usize {
-        size_of::<Head>() + workers * size_of::<Desk>() + SLOTS as usize * size_of::<Slot>()
+    pub(crate) fn bytes(workers: usize, journal: usize) -> usize {
+        Self::desks() + workers * (size_of::<Desk>() + journal * size_of::<Entry>())
+    }
+
+    /// Where the desks begin.
+    fn desks() -> usize {
+        size_of::<Head>() + SLOTS as usize * size_of::<Slot>()
     }
 
     /// `None` if the place does not lie in the commons.
     pub(crate) fn new(commons: Arc<Commons>, place: Extent) -> Option<Self> {
         commons.at(place.offset(), place.len())?;
-        (place.len() >= Self::bytes(0)).then_some(Self { commons, place })
+        (place.len() >= Self::bytes(0, 0)).then_some(Self { commons, place })
     }
 
     fn part<T>(&self, offset: usize) -> &T {
@@ -123,7 +145,7 @@ impl Table {
         // SAFETY: the part lies in the place, which is page-aligned, is zero or was written by this code, and
         // consists of atomics.
         let part = unsafe { start.add(offset) };
-        // SAFETY: as above; all parts begin at multiples of 64.
+        // SAFETY: as above; parts begin at multiples of 64, and entries, which need 8, at multiples of 32.
         unsafe { &*part.cast() }
     }
 
@@ -132,7 +154,15 @@ impl Table {
     }
 
     pub(crate) fn desk(&self, worker: usize) -> &Desk {
-        self.part(size_of::<Head>() + SLOTS as usize * size_of::<Slot>() + worker * size_of::<Desk>())
+        self.part(Self::desks() + worker * size_of::<Desk>())
+    }
+
+    /// The place of a worker's entry of that number; there must be a journal.
+    pub(crate) fn entry(&self, worker: usize, number: u64) -> &Entry {
+        let head = self.head();
+        let (workers, room) = (head.workers.load(Relaxed) as usize, u64::from(head.journal.load(Relaxed)));
+        let at = worker * room as usize + (number % room) as usize;
+        self.part(Self::bytes(workers, 0) + at * size_of::<Entry>())
     }
 
     pub(crate) fn slot(&self, ticket: u64) -> &Slot {

@@ -18,6 +18,7 @@
 //! | [`Board`] | the consumer's side: posts, waits, retires, and frees what a dead worker held |
 //! | [`Seat`] | a worker's side: claims rows, writes, marks them as done |
 //! | [`SeatGauge`] | what a worker is at, and where its time went |
+//! | [`Stretch`] | when it was at which rows, if the board keeps a journal |
 //!
 //! # What holds whatever happens
 //!
@@ -37,11 +38,13 @@ mod board;
 mod commons;
 mod copy;
 mod futex;
+mod journal;
 mod layout;
 mod seat;
 
 pub use board::{Board, Lost, Post, Retired, SeatGauge, Wake};
 pub use commons::{Commons, Extent};
 pub use copy::copy_past_caches;
+pub use journal::Stretch;
 pub use layout::ANY;
 pub use seat::{Claim, Seat};

@@ -18,6 +18,7 @@ use crate::{
     ANY, Commons, Extent,
     board::{all_done, monotonic},
     futex,
+    journal::Stretch,
     layout::{DONE, Desk, FREE, Slot, Table, word},
 };
 
@@ -257,7 +258,8 @@ impl Seat {
         }
         // The books first: once the units are done, the consumer may look at them.
         let desk = self.desk();
-        let (spent, units) = (monotonic() - claim.began, claim.units.len() as u64);
+        let ended = monotonic();
+        let (spent, units) = (ended - claim.began, claim.units.len() as u64);
         desk.ticket.store(ANY, Relaxed);
         desk.since.store(0, Relaxed);
         desk.busy.fetch_add(spent, Relaxed);
@@ -266,6 +268,8 @@ impl Seat {
         if units == 1 {
             self.first_took(spent);
         }
+        let (ticket, began) = (claim.ticket, claim.began);
+        self.table.note(self.worker, &Stretch { ticket, units: claim.units.clone(), began, ended });
         let owners = body.owners();
         for owner in &owners[claim.units.clone()] {
             owner.store(word(claim.ticket, DONE), Release);

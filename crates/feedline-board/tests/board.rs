@@ -21,7 +21,11 @@ fn ticket(units: usize, run: usize) -> Post<'static> {
 }
 
 fn board(workers: usize) -> (Board, Vec<Seat>) {
-    let board = Board::new(Commons::create().unwrap(), workers).unwrap();
+    board_with_journal(workers, 0)
+}
+
+fn board_with_journal(workers: usize, journal: u16) -> (Board, Vec<Seat>) {
+    let board = Board::new(Commons::create().unwrap(), workers, journal).unwrap();
     let seat = |worker| Seat::attach(Arc::clone(board.commons()), board.place(), worker).unwrap();
     let seats = (0..workers).map(seat).collect();
     (board, seats)
@@ -71,6 +75,31 @@ fn the_time_of_first_units_is_counted_apart() {
         assert_eq!(gauge.first.1, firsts);
         assert!(gauge.first.0 <= gauge.busy);
     }
+}
+
+#[test]
+fn a_journal_says_who_was_at_what_and_how_much_it_had_no_room_for() {
+    let (mut board, mut seats) = board_with_journal(2, 4);
+    let ticket = board.post(&ticket(12, 2)).unwrap();
+    let mut before = 0;
+    for turn in 0..6 {
+        let seat = &mut seats[usize::from(turn == 1)];
+        let claim = seat.claim(Duration::ZERO).unwrap();
+        seat.done(&claim, None);
+    }
+    let (own, missed) = board.journal(0);
+    assert_eq!(own.iter().map(|one| one.units.clone()).collect::<Vec<_>>(), [0..2, 4..6, 6..8, 8..10]);
+    assert_eq!(missed, 1, "five stretches, room for four");
+    for one in own {
+        assert!(one.ticket == ticket && before <= one.began && one.began <= one.ended);
+        before = one.ended;
+    }
+    assert_eq!(board.journal(1).0[0].units, 2..4);
+    assert_eq!((board.journal(0), board.journal(1)), ((vec![], 0), (vec![], 0)), "told once");
+    board.post(&self::ticket(1, 1)).unwrap();
+    let claim = seats[0].claim(Duration::ZERO).unwrap();
+    seats[0].done(&claim, None);
+    assert_eq!(board.journal(0).0.len(), 1, "there is room again");
 }
 
 #[test]
@@ -167,7 +196,7 @@ fn a_consumer_that_waits_learns_that_workers_have_nothing_to_do() {
 fn memory_of_a_board_is_used_again() {
     let commons = Commons::create().unwrap();
     for _ in 0..50 {
-        let mut board = Board::new(Arc::clone(&commons), 2).unwrap();
+        let mut board = Board::new(Arc::clone(&commons), 2, 0).unwrap();
         let mut seat = Seat::attach(Arc::clone(&commons), board.place(), 0).unwrap();
         board.post(&ticket(2, 1)).unwrap();
         let claim = seat.claim(Duration::ZERO).unwrap();

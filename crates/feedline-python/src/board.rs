@@ -42,10 +42,11 @@ impl Board {
 
 #[pymethods]
 impl Board {
-    /// A board for so many workers.
+    /// A board for so many workers, each with a journal of so many entries.
     #[new]
-    fn new(commons: &Commons, workers: usize) -> PyResult<Self> {
-        let board = feedline_board::Board::new(Arc::clone(&commons.0), workers)?;
+    #[pyo3(signature = (commons, workers, journal=0))]
+    fn new(commons: &Commons, workers: usize, journal: u16) -> PyResult<Self> {
+        let board = feedline_board::Board::new(Arc::clone(&commons.0), workers, journal)?;
         Ok(Self {
             open: Some(board),
             commons: Arc::clone(&commons.0),
@@ -189,6 +190,22 @@ impl Board {
             (at, busy, waiting, gauge.units, gauge.runs, first.as_secs_f64(), first_units, gauge.mark)
         };
         Ok((0..self.workers).map(gauge).collect())
+    }
+
+    /// What workers have been at since the last time this was asked: a list of (worker, ticket, first unit, units,
+    /// begin, end), times in nanoseconds of the monotonic clock, and how many entries are missing.
+    #[allow(clippy::type_complexity)] // It is unpacked where it arrives.
+    fn journal(&mut self) -> PyResult<(Vec<(usize, u64, usize, usize, u64, u64)>, u64)> {
+        let (workers, board) = (self.workers, self.get_mut()?);
+        let (mut entries, mut missed) = (Vec::new(), 0);
+        for worker in 0..workers {
+            let (stretches, left_out) = board.journal(worker);
+            missed += left_out;
+            entries.extend(stretches.into_iter().map(|one| {
+                (worker, one.ticket, one.units.start, one.units.len(), one.began, one.ended)
+            }));
+        }
+        Ok((entries, missed))
     }
 
     /// Tells the workers to leave.
