@@ -149,20 +149,22 @@ pub fn advise(
         }
         seen.push(name);
         let own: Vec<&Figures> = figures.iter().filter(|one| one.point.contestant == name).collect();
-        let mut say = |text: String, because: String| {
-            advice.push(Advice {
-                contestant: name.to_owned(),
-                text: format!("{}: {text}", label(name)),
-                because,
-            });
+        let mut say = |who: &str, text: String, because: String| {
+            let text = format!("{who}: {text}");
+            advice.push(Advice { contestant: name.to_owned(), text, because });
         };
         if work(name) == Work::Other {
-            say(
-                "it delivers something else than the reference, so it is not ranked.".to_owned(),
-                String::new(),
-            );
+            let text = "it delivers something else than the reference, so it is not ranked.".to_owned();
+            say(&label(name), text, String::new());
         }
-        about(&own, processors as f64, memory_mb, &mut say);
+        let mut steps: Vec<&str> = own.iter().map(|one| one.point.step.as_str()).collect();
+        steps.dedup();
+        for step in &steps {
+            // Another step is another model: what is best for one need not be for the other.
+            let of_step: Vec<&Figures> = own.iter().copied().filter(|one| one.point.step == *step).collect();
+            let who = if steps.len() > 1 { format!("{}, step {step}", label(name)) } else { label(name) };
+            about(&of_step, processors as f64, memory_mb, &mut |text, because| say(&who, text, because));
+        }
     }
     advice
 }
@@ -202,6 +204,14 @@ fn about(own: &[&Figures], processors: f64, memory_mb: f64, say: &mut dyn FnMut(
     if memory_mb > 0.0 && best.memory > 0.7 * memory_mb {
         let text = "its fastest setting takes most of this machine's memory; mind the model.".to_owned();
         say(text, format!("{} of {} MB", short(best.memory), short(memory_mb)));
+    }
+    if best.point.step != "none" && best.idle >= 0.05 {
+        let text = format!(
+            "with a step of {}, a loader that costs nothing would make the loop {:.2} times as fast, and none can do more.",
+            best.point.step.trim_start_matches("cpu:"),
+            1.0 / (1.0 - best.idle).max(0.01)
+        );
+        say(text, format!("the loop waits {:.0} % of the time with {}", 100.0 * best.idle, setting(best)));
     }
     let (bottleneck, because) = bottleneck(own, processors);
     let text = match bottleneck {
@@ -308,6 +318,15 @@ mod tests {
         let figures: Vec<Figures> = [0, 1, 2].map(|workers| made.at(workers)).into();
         let advice = advise(&figures, &str::to_owned, &|_| Work::Same, 2, 8000.0);
         assert!(advice.iter().any(|one| one.text.contains("never use exactly one worker")), "{advice:?}");
+    }
+
+    #[test]
+    fn what_a_loader_can_gain_at_most_is_said_where_there_is_a_step() {
+        let made = Made { compute: 2e-3, step: 5.0, ..PLAIN };
+        let figures = [made.at(2)];
+        let advice = advise(&figures, &str::to_owned, &|_| Work::Same, 2, 8000.0);
+        // Ten seconds of loading beside five of steps.
+        assert!(advice.iter().any(|one| one.text.contains("2.01 times as fast")), "{advice:?}");
     }
 
     #[test]

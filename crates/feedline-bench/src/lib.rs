@@ -16,7 +16,8 @@
 //! | [`advice`] | what limits, and what to do about it |
 //! | [`doctor`] | what is unhealthy about a machine |
 //! | [`tune`] | the best setting in a given time |
-//! | [`plot`], [`report`] | a page that opens offline, Markdown, CSV |
+//! | [`plot`], [`picture`], [`report`] | a page that opens offline, SVG, PNG, Markdown, CSV |
+//! | [`gpu`] | what accelerators did meanwhile |
 //! | [`serve`] | the contestant that this program itself is |
 //! | [`engine`] | studies of the engine alone, in this process |
 
@@ -24,8 +25,10 @@ pub mod advice;
 pub mod doctor;
 pub mod engine;
 mod environment;
+pub mod gpu;
 pub mod grid;
 mod monitor;
+pub mod picture;
 pub mod plot;
 pub mod record;
 pub mod report;

@@ -1,4 +1,5 @@
-//! Looks at the memory of a process and its descendants while they work, and at who else used the processors.
+//! Looks at the memory of a process and its descendants while they work, at accelerators, and at who else used the
+//! processors.
 
 use std::{
     fs,
@@ -7,7 +8,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{median, request::Memory};
+use crate::{
+    gpu::{Gpus, Look, Watch},
+    median,
+    request::Memory,
+};
 
 /// Looking at a process's memory makes the kernel walk through it; so this long between two looks, and a hundred
 /// times as long as a look took.
@@ -17,29 +22,48 @@ const REST: u32 = 100;
 /// A thread that looks at a process tree now and then.
 pub(crate) struct Monitor {
     stop: Sender<()>,
-    looks: JoinHandle<Vec<f64>>,
+    looks: JoinHandle<Seen>,
+}
+
+/// What it has seen.
+#[derive(Default)]
+struct Seen {
+    memory: Vec<f64>,
+    gpus: Option<Gpus>,
+    looking: Duration,
+    total: Duration,
 }
 
 impl Monitor {
     pub(crate) fn start(root: u32) -> Self {
         let (stop, stopped) = channel();
         let looks = thread::spawn(move || {
-            let mut looks = Vec::new();
+            let (start, watch) = (Instant::now(), Watch::find());
+            let (mut seen, mut gpus) = (Seen::default(), Vec::<Look>::new());
             let mut rest = BETWEEN;
             while stopped.recv_timeout(rest) == Err(RecvTimeoutError::Timeout) {
                 let began = Instant::now();
-                looks.push(tree(root).into_iter().map(pss_mb).sum());
+                seen.memory.push(tree(root).into_iter().map(pss_mb).sum());
+                gpus.extend(watch.as_ref().map(Watch::look));
+                seen.looking += began.elapsed();
                 rest = BETWEEN.max(began.elapsed() * REST);
             }
-            looks
+            seen.total = start.elapsed();
+            seen.gpus = watch.map(|watch| watch.summary(&gpus));
+            seen
         });
         Self { stop, looks }
     }
 
     pub(crate) fn stop(self) -> Memory {
         drop(self.stop);
-        let looks = self.looks.join().unwrap_or_default();
-        Memory { peak_mb: looks.iter().copied().fold(0.0, f64::max), median_mb: median(&looks) }
+        let seen = self.looks.join().unwrap_or_default();
+        Memory {
+            peak_mb: seen.memory.iter().copied().fold(0.0, f64::max),
+            median_mb: median(&seen.memory),
+            monitor: seen.looking.as_secs_f64() / seen.total.as_secs_f64().max(1e-9),
+            gpus: seen.gpus,
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Plots as SVG: lines, bars, heat maps and timelines, readable in light and dark and on paper.
 //!
-//! A plot is text with coordinates; colours come from a style sheet, so that a page can set them, and
-//! [`standalone`] brings the sheet along for a file of its own. Values are in `<title>` elements, which browsers show
+//! A plot is text with coordinates; colours come from a [style] sheet, which a page has once, and which
+//! [`standalone`] brings along for a file of its own. Values are in `<title>` elements, which browsers show
 //! where the pointer is and which need no script.
 
 use std::fmt::Write as _;
@@ -11,15 +11,38 @@ const SIZE: (f64, f64) = (640.0, 360.0);
 /// Room for labels: left, top, right, bottom.
 const MARGIN: (f64, f64, f64, f64) = (64.0, 34.0, 16.0, 46.0);
 
-/// The colours and lines of plots. `--c0` and so on are the colours of series.
-pub const STYLE: &str = "\
-.plot{font:12px system-ui,sans-serif;--ink:#1c2733;--faint:#d8dee6;--soft:#5d6b7a;--c0:#7a8794;--c1:#d9480f;\
---c2:#1971c2;--c3:#2f9e44;--c4:#9c36b5;--c5:#e8a200;--c6:#0c8599;--c7:#c2255c}\
-@media(prefers-color-scheme:dark){.plot{--ink:#e6ebf0;--faint:#3a4653;--soft:#9aa7b4;--c0:#98a4b0;--c1:#ff8542;\
---c2:#5aa9f0;--c3:#58c46e;--c4:#cc7ae0;--c5:#f2c14e;--c6:#3bc0d4;--c7:#f06a97}}\
-.plot text{fill:var(--ink)}.plot .soft{fill:var(--soft)}.plot .grid{stroke:var(--faint);stroke-width:1}\
+/// The names of colours in plots, by day and by night. `c0` and so on are those of series.
+const COLOURS: [(&str, &str, &str); 11] = [
+    ("ink", "#1c2733", "#e6ebf0"),
+    ("faint", "#d8dee6", "#3a4653"),
+    ("soft", "#5d6b7a", "#9aa7b4"),
+    ("c0", "#7a8794", "#98a4b0"),
+    ("c1", "#d9480f", "#ff8542"),
+    ("c2", "#1971c2", "#5aa9f0"),
+    ("c3", "#2f9e44", "#58c46e"),
+    ("c4", "#9c36b5", "#cc7ae0"),
+    ("c5", "#e8a200", "#f2c14e"),
+    ("c6", "#0c8599", "#3bc0d4"),
+    ("c7", "#c2255c", "#f06a97"),
+];
+
+const RULES: &str = "\
+.plot text{fill:var(--ink);font-family:system-ui,sans-serif;font-size:12px}.plot .soft{fill:var(--soft)}\
+.plot .grid{stroke:var(--faint);stroke-width:1}\
 .plot .axis{stroke:var(--soft);stroke-width:1}.plot .line{fill:none;stroke-width:2.2;stroke-linejoin:round}\
 .plot .ideal{stroke:var(--soft);stroke-dasharray:5 4;stroke-width:1.4}.plot .title{font-weight:600;font-size:13px}";
+
+/// The style sheet of plots, which follows the reader's choice of light or dark.
+pub fn style() -> String {
+    let list = |colour: &dyn Fn(&(&str, &'static str, &'static str)) -> &'static str| {
+        COLOURS.iter().map(|one| format!("--{}:{}", one.0, colour(one))).collect::<Vec<_>>().join(";")
+    };
+    format!(
+        ".plot{{{}}}@media(prefers-color-scheme:dark){{.plot{{{}}}}}{RULES}",
+        list(&|one| one.1),
+        list(&|one| one.2)
+    )
+}
 
 /// A series of points, with a range around each.
 #[derive(Clone, Debug, Default)]
@@ -47,7 +70,16 @@ pub struct Frame {
 
 /// A plot as a file of its own.
 pub fn standalone(svg: &str) -> String {
-    svg.replacen('>', &format!("><style>{STYLE}</style>"), 1)
+    svg.replacen('>', &format!("><style>{}</style>", style()), 1)
+}
+
+/// A plot as a file for programs that know no variables: by day.
+pub fn plain(svg: &str) -> String {
+    let mut svg = svg.replacen('>', &format!("><style>{RULES}</style>"), 1);
+    for (name, colour, _) in COLOURS {
+        svg = svg.replace(&format!("var(--{name})"), colour);
+    }
+    svg
 }
 
 /// Text for XML.
@@ -271,6 +303,52 @@ pub fn bars(frame: &Frame, bars: &[Bar]) -> String {
     canvas.end()
 }
 
+/// Bars of parts, one below the other, with their sum behind them. Parts are values with the number of their colour, which
+/// `names` explains.
+pub fn stacked(frame: &Frame, names: &[(&str, usize)], rows: &[(String, Vec<(f64, usize)>)]) -> String {
+    let height = MARGIN.1 + 12.0 + 26.0 * rows.len() as f64 + 20.0;
+    let left = 24.0 + 7.0 * rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0) as f64;
+    let mut canvas = Canvas::new(frame, height, left);
+    let sum = |parts: &[(f64, usize)]| parts.iter().map(|(value, _)| value.max(0.0)).sum::<f64>();
+    let most = rows.iter().map(|(_, parts)| sum(parts)).fold(0.0, f64::max);
+    let room = SIZE.0 - left - 80.0;
+    for (down, (name, parts)) in rows.iter().enumerate() {
+        let y = MARGIN.1 + 12.0 + 26.0 * down as f64;
+        let _ = write!(
+            canvas.svg,
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            left - 8.0,
+            y + 13.0,
+            escape(name)
+        );
+        let mut x = left;
+        for (value, colour) in parts.iter().filter(|(value, _)| *value > 0.0) {
+            let width = value / most * room;
+            let what = names.iter().find(|(_, known)| known == colour).map_or("", |(name, _)| name);
+            let _ = write!(
+                canvas.svg,
+                "<rect x=\"{x:.2}\" y=\"{y:.1}\" width=\"{width:.2}\" height=\"18\" fill=\"var(--c{})\">\
+                 <title>{}: {} s</title></rect>",
+                colour % 8,
+                escape(what),
+                short(*value)
+            );
+            x += width;
+        }
+        let _ = write!(
+            canvas.svg,
+            "<text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            x + 8.0,
+            y + 13.0,
+            short(sum(parts))
+        );
+    }
+    let names: Vec<(String, usize)> =
+        names.iter().map(|(name, colour)| ((*name).to_owned(), *colour)).collect();
+    canvas.key(&names);
+    canvas.end()
+}
+
 /// A table of values as shades: rows and columns have names, missing values stay empty.
 pub fn heat(frame: &Frame, columns: &[String], rows: &[(String, Vec<Option<f64>>)]) -> String {
     let height = MARGIN.1 + 34.0 * rows.len() as f64 + MARGIN.3 + 10.0;
@@ -324,12 +402,12 @@ pub struct Span {
     pub name: String,
 }
 
-/// Lanes with spans, one below the other, on one axis of time.
-pub fn timeline(frame: &Frame, lanes: &[(String, Vec<Span>)]) -> String {
+/// Lanes with spans, one below the other, on one axis of time that is at least so long.
+pub fn timeline(frame: &Frame, lanes: &[(String, Vec<Span>)], length: f64) -> String {
     let height = MARGIN.1 + 24.0 * lanes.len() as f64 + MARGIN.3;
     let left = 24.0 + 7.0 * lanes.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0) as f64;
     let mut canvas = Canvas::new(frame, height, left);
-    let end = lanes.iter().flat_map(|(_, spans)| spans.iter().map(|span| span.to)).fold(0.0, f64::max);
+    let end = lanes.iter().flat_map(|(_, spans)| spans.iter().map(|span| span.to)).fold(length, f64::max);
     let along = |seconds: f64| left + seconds / end.max(1e-9) * (SIZE.0 - MARGIN.2 - left);
     for value in steps(end).into_iter().filter(|value| *value <= end) {
         let x = along(value);
@@ -387,6 +465,13 @@ mod tests {
             [0.0, 0.0512, 1.5, 88.61, 1253.4, 23_456.0, 2_500_000.0].map(short),
             ["0", "0.0512", "1.5", "88.61", "1253", "23k", "2.500M"]
         );
+    }
+
+    #[test]
+    fn a_plain_plot_has_colours_and_no_variables() {
+        let bar = Bar { name: "torch".to_owned(), colour: 1, value: 1.0, note: String::new() };
+        let plain = plain(&bars(&Frame::default(), &[bar]));
+        assert!(plain.contains("#d9480f") && !plain.contains("var("), "{plain}");
     }
 
     #[test]

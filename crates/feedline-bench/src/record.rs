@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Environment,
-    request::{Job, Measurement, Point},
+    request::{Job, Measurement, Point, Timeline},
     runner::Check,
 };
 
@@ -68,13 +68,16 @@ pub struct Measured {
     pub repeats: Vec<Measurement>,
     /// Why there are no more.
     pub error: Option<String>,
+    /// Who was at what when, in a run of its own; taken of some points.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeline: Option<Timeline>,
 }
 
 /// A record that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// The file.
-    #[error("{}: {source}", path.display())]
+    #[error("{}", path.display())]
     File {
         /// Which.
         path: PathBuf,
@@ -106,7 +109,7 @@ impl Record {
             contestants: BTreeMap::new(),
             points: points
                 .into_iter()
-                .map(|point| Measured { point, repeats: vec![], error: None })
+                .map(|point| Measured { point, repeats: vec![], error: None, timeline: None })
                 .collect(),
         }
     }
@@ -142,6 +145,7 @@ impl Record {
             let found = other.points.iter().find(|old| old.point == measured.point);
             if let Some(old) = found {
                 measured.repeats.clone_from(&old.repeats);
+                measured.timeline.clone_from(&old.timeline);
             }
         }
     }

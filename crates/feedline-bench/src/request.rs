@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::gpu::Gpus;
+
 /// A study and the size of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Job {
@@ -57,7 +59,7 @@ pub struct Request<'a> {
     pub point: &'a Point,
     /// Where generated data is kept.
     pub cache: &'a str,
-    /// `measure`, `keep` or `check`.
+    /// `measure`, `timeline`, `keep` or `check`.
     pub mode: &'a str,
     /// The file of the first batch, for the latter two.
     pub reference: Option<&'a str>,
@@ -108,6 +110,56 @@ pub struct Epoch {
     pub steps_ms: Vec<f64>,
 }
 
+/// Who was at what when, in one epoch.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timeline {
+    /// What the consumer saw; its waits and steps follow one another.
+    pub epoch: Epoch,
+    /// For each worker: begin and end in seconds, number of the batch, samples. Empty if it is not known.
+    pub lanes: Vec<Vec<(f64, f64, u64, u64)>>,
+}
+
+/// Where the consumer's time went, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Stages {
+    /// Until a first sample was begun.
+    pub start: f64,
+    /// Waiting for samples to be loaded.
+    pub load: f64,
+    /// Waiting for a batch of which all samples were loaded: collation and hand-over.
+    pub hand_over: f64,
+    /// Steps.
+    pub step: f64,
+    /// From the last batch to the end of the workers.
+    pub end: f64,
+}
+
+impl Timeline {
+    /// Where the consumer's time went; none if it is not known what workers did.
+    pub fn stages(&self) -> Option<Stages> {
+        let first = self.lanes.iter().flatten().map(|piece| piece.0).reduce(f64::min)?;
+        let loaded = |batch: usize| {
+            let pieces = self.lanes.iter().flatten().filter(|piece| piece.2 == batch as u64);
+            pieces.map(|piece| piece.1).fold(0.0, f64::max)
+        };
+        let (mut stages, mut now) = (Stages::default(), 0.0);
+        for (batch, wait) in self.epoch.waits_ms.iter().enumerate() {
+            let had = now + wait / 1e3;
+            // Each border lies between asking and having, whatever clocks say.
+            let began = first.clamp(now, had);
+            let ready = loaded(batch).clamp(began, had);
+            stages.start += began - now;
+            stages.load += ready - began;
+            stages.hand_over += had - ready;
+            let step = self.epoch.steps_ms.get(batch).copied().unwrap_or(0.0) / 1e3;
+            stages.step += step;
+            now = had + step;
+        }
+        stages.end = (self.epoch.total_s - now).max(0.0);
+        Some(stages)
+    }
+}
+
 /// What a process tree used.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Used {
@@ -128,6 +180,12 @@ pub struct Memory {
     pub peak_mb: f64,
     /// The median of all looks.
     pub median_mb: f64,
+    /// The share of the time that looking took.
+    #[serde(default)]
+    pub monitor: f64,
+    /// Accelerators, where there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<Gpus>,
 }
 
 impl Measurement {
@@ -166,5 +224,31 @@ impl Measurement {
         let waited: f64 = self.epochs.iter().flat_map(|epoch| &epoch.waits_ms).sum();
         let total: f64 = self.epochs.iter().map(|epoch| epoch.total_s).sum();
         if total > 0.0 { (waited / 1e3 / total).min(1.0) } else { 0.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_consumer_s_time_is_cut_where_samples_begin_and_end() {
+        let epoch = Epoch {
+            total_s: 1.5,
+            waits_ms: vec![500.0, 200.0, 10.0],
+            steps_ms: vec![100.0, 100.0, 100.0],
+            ..Epoch::default()
+        };
+        // Two workers; the second batch is loaded before it is asked for, the third as well.
+        let lanes =
+            vec![vec![(0.2, 0.4, 0, 4), (0.4, 0.7, 1, 4)], vec![(0.25, 0.45, 0, 4), (0.5, 0.8, 2, 8)]];
+        let stages = Timeline { epoch: epoch.clone(), lanes }.stages().unwrap();
+        let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b} {stages:?}");
+        close(stages.start, 0.2);
+        close(stages.load, 0.25 + 0.1);
+        close(stages.hand_over, 0.05 + 0.1 + 0.01);
+        close(stages.step, 0.3);
+        close(stages.end, 0.49);
+        assert_eq!(Timeline { epoch, lanes: vec![] }.stages(), None);
     }
 }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use crate::{
     grid::Grid,
-    record::{Entry, Record, RecordError},
-    request::Point,
+    record::{Entry, Measured, Record, RecordError},
+    request::{Job, Point},
     runner::{Contestant, ENGINE, Event, RunError, Runner},
 };
 
@@ -108,6 +108,33 @@ impl Run<'_> {
                 })?;
             }
         }
+        self.timelines(tell)
+    }
+
+    /// Takes the timelines that the record does not have yet.
+    fn timelines(&mut self, tell: &mut Tell<'_>) -> Result<(), Ended> {
+        let batches = self.record.job.batches.map_or(TIMELINE, |batches| batches.min(TIMELINE));
+        let job = Job { batches: Some(batches), epochs: 1, ..self.record.job.clone() };
+        for index in with_timeline(&self.record.points) {
+            let measured = &self.record.points[index];
+            // The engine's workers are not Python's, and nobody writes down what they do.
+            if measured.timeline.is_some()
+                || measured.repeats.is_empty()
+                || measured.point.contestant == ENGINE
+            {
+                continue;
+            }
+            let point = measured.point.clone();
+            let name = describe(self.record.label(&point.contestant), &point);
+            tell(&format!("timeline: {name}"), 1.0);
+            match self.runner.timeline(&job, &point, &mut |_| {}) {
+                Ok(timeline) => self.record.points[index].timeline = Some(timeline),
+                Err(RunError::Interrupted) => return Err(Ended::Interrupted),
+                // Its measurements stand; there is only no picture.
+                Err(_) => continue,
+            }
+            self.record.save(&self.file)?;
+        }
         Ok(())
     }
 
@@ -179,6 +206,28 @@ impl Run<'_> {
         let _ = std::fs::remove_file(&file);
         Ok(self.record.save(&self.file)?)
     }
+}
+
+/// Batches in a timeline: enough to see the pattern, few enough to see each.
+const TIMELINE: usize = 12;
+
+/// The points to take timelines of: one of every contestant and step, all with the same workers and batch.
+fn with_timeline(points: &[Measured]) -> Vec<usize> {
+    let workers: Vec<usize> = points.iter().map(|one| one.point.workers).filter(|n| *n > 0).collect();
+    // Few enough lanes to look at, if there is a choice.
+    let few = workers.iter().copied().filter(|n| *n <= 4).max();
+    let Some(workers) = few.or(workers.iter().copied().min()) else { return vec![] };
+    let batch = points.iter().map(|one| one.point.batch).max().unwrap_or(0);
+    let mut seen: Vec<(&str, &str)> = Vec::new();
+    let mut chosen = Vec::new();
+    for (index, Measured { point, .. }) in points.iter().enumerate() {
+        let kind = (point.contestant.as_str(), point.step.as_str());
+        if point.workers == workers && point.batch == batch && !seen.contains(&kind) {
+            seen.push(kind);
+            chosen.push(index);
+        }
+    }
+    chosen
 }
 
 /// A point in words.

@@ -24,7 +24,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use crate::{
     doctor::Finding,
     monitor::{Monitor, Processors},
-    request::{Job, Measurement, Point, Request},
+    request::{Job, Measurement, Point, Request, Timeline},
 };
 
 /// How often to look whether the user wants to stop.
@@ -127,6 +127,9 @@ pub struct Check {
     /// The mean absolute difference of its values; none if its shapes differ.
     #[serde(default)]
     pub difference: Option<f64>,
+    /// Samples are random, so that only the shapes could be compared, and are the same.
+    #[serde(default)]
+    pub random: bool,
 }
 
 impl Runner {
@@ -165,6 +168,16 @@ impl Runner {
         measurement.memory = memory;
         measurement.foreign = before.foreign_since(measurement.process_cpu_s);
         Ok(measurement)
+    }
+
+    /// Who is at what when, at one point.
+    pub fn timeline(
+        &self,
+        job: &Job,
+        point: &Point,
+        tell: &mut dyn FnMut(Event),
+    ) -> Result<Timeline, RunError> {
+        Ok(self.ask(job, point, "timeline", None, tell)?.0)
     }
 
     /// Findings about a dataset of the user's.

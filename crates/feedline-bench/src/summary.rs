@@ -107,6 +107,8 @@ pub enum Work {
     Same,
     /// One that differs by rounding.
     Close,
+    /// One of the same shape; samples are random.
+    Alike,
     /// Something else: it is shown but not ranked.
     Other,
     /// It was not looked at.
@@ -118,6 +120,7 @@ pub fn work(record: &Record, contestant: &str) -> Work {
     match record.contestants.get(contestant).and_then(|entry| entry.check.as_ref()) {
         None => Work::Unknown,
         Some(check) if check.same => Work::Same,
+        Some(check) if check.random => Work::Alike,
         Some(check) if check.difference.is_some_and(|difference| difference <= CLOSE) => Work::Close,
         Some(_) => Work::Other,
     }

@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context as _, bail, ensure};
 use clap::{Args, ValueEnum};
 use feedline_bench::{
-    grid::{Grid, STUDIES, Study},
+    grid::{Grid, NoStudy, STUDIES, Study},
     record::Record,
     report::{Told, csv, markdown, page},
     request::Job,
@@ -254,13 +254,7 @@ impl Settings {
     fn of(&self, name: &str) -> anyhow::Result<(Job, Grid)> {
         let scale = self.scale.unwrap_or(Scale::Default).name();
         let own = name.contains(':');
-        let Some(study) = Study::find(if own { "delay" } else { name }) else {
-            let known: Vec<&str> = STUDIES.iter().map(|study| study.name).collect();
-            bail!(
-                "there is no study {name:?}; there are {}; a dataset of your own is module:name",
-                known.join(", ")
-            );
-        };
+        let study = Study::find(if own { "delay" } else { name }).ok_or_else(|| NoStudy(name.to_owned()))?;
         let (mut job, mut grid) = study.preset(scale);
         if own {
             (job.study, job.variant, job.data) = ("own".to_owned(), String::new(), Some(name.to_owned()));

@@ -82,8 +82,12 @@ pub(crate) fn run(told: &Told) -> anyhow::Result<()> {
     let (record, environment) = (&told.record, &told.record.environment);
     writeln!(
         out,
-        "{} {}, {} scale, {} repeats",
-        record.job.study, record.job.variant, record.job.scale, record.repeats
+        "{} {}, {} scale, {} repeat{}",
+        record.job.study,
+        record.job.variant,
+        record.job.scale,
+        record.repeats,
+        if record.repeats == 1 { "" } else { "s" }
     )?;
     let (count, processor) = (environment.processors, &environment.processor);
     writeln!(out, "{count} × {processor}, load {:.2} before", environment.load)?;

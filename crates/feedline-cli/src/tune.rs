@@ -5,7 +5,7 @@ use std::{ffi::OsString, path::PathBuf};
 use anyhow::{Context as _, bail, ensure};
 use clap::{Args, ValueEnum};
 use feedline_bench::{
-    grid::Study,
+    grid::{NoStudy, Study},
     request::{Job, Point},
     runner::RunError,
     tune::{Objective, Search, Trial},
@@ -110,9 +110,8 @@ impl Tune {
     /// The settings to try; torch's default among them, because nothing slower is to be recommended.
     fn points(&self) -> anyhow::Result<(Job, Vec<Point>)> {
         let own = self.study.contains(':');
-        let Some(study) = Study::find(if own { "delay" } else { &self.study }) else {
-            bail!("there is no study {:?}; a dataset of your own is module:name", self.study);
-        };
+        let study = Study::find(if own { "delay" } else { &self.study })
+            .ok_or_else(|| NoStudy(self.study.clone()))?;
         let (mut job, grid) = study.preset(self.scale.name());
         job.data.clone_from(&self.data);
         if own {

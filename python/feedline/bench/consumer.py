@@ -21,6 +21,8 @@ SAY_EVERY = 0.25
 class Taken:
     """What was seen of an epoch, in seconds."""
 
+    #: When it began, by the monotonic clock.
+    began: float = 0.0
     #: From asking for the loader to its iterator, and to the first batch.
     started: float = 0.0
     first: float = 0.0
@@ -34,12 +36,12 @@ class Taken:
 def take(open_loader: Callable[[], Iterable[Any]], request: Request, say: Callable[[int], None]) -> Taken:
     """Open a loader and take an epoch from it; the end of its workers is inside the clock, as in a loop."""
     step = _step(request.step)
-    clock = time.perf_counter
+    clock = time.monotonic
     taken = Taken()
     most = sys.maxsize if request.batches is None else request.batches
     waits, steps = taken.waits, taken.steps
     limit = float("inf") if request.seconds is None else request.seconds
-    start = clock()
+    start = taken.began = clock()
     batches = iter(open_loader())
     taken.started = clock() - start
     batch = None

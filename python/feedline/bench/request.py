@@ -37,7 +37,8 @@ class Request:
     data: str | None = None
     #: Where generated data is kept.
     cache: str = ""
-    #: ``measure``; ``keep`` writes the first batch to `reference`; ``check`` compares the first batch with it.
+    #: ``measure``; ``timeline`` also says what workers did when; ``keep`` writes the first batch to `reference`;
+    #: ``check`` compares the first batch with it.
     mode: str = "measure"
     reference: str | None = None
     #: End an epoch after so many seconds, but not before the second batch.

@@ -11,6 +11,7 @@ between them: its standard output is the error stream.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.metadata
 import json
@@ -18,15 +19,20 @@ import os
 import pkgutil
 import resource
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, TextIO
 
 from feedline._engine import exit_with
 from feedline.bench import contestants, studies
 from feedline.bench.consumer import Taken, leaves, take
 from feedline.bench.request import BadRequestError, Request
+from feedline.bench.studies import Prepared
+from feedline.bench.timeline import Recorded, lanes
 
 
 class MissingError(Exception):
@@ -107,12 +113,31 @@ def run(request: Request, lines: Lines) -> dict[str, Any]:
         raise BadRequestError(f"{request.contestant} has no {request.study}")
     lines.say("state", state="preparing")
     prepared = prepare(study, request, lines)
-    try:
-        opened = contestant.open(prepared, request)
-    except ImportError as error:
-        raise MissingError(f"pip install {' '.join(contestant.PACKAGES)} ({error})") from error
+    with contextlib.ExitStack() as ending:
+        record = None
+        if request.mode == "timeline" and is_map_style(prepared.dataset):
+            record = Path(ending.enter_context(tempfile.TemporaryDirectory())) / "samples"
+            prepared = replace(prepared, dataset=Recorded(prepared.dataset, record))
+        try:
+            opened = contestant.open(prepared, request)
+        except ImportError as error:
+            raise MissingError(f"pip install {' '.join(contestant.PACKAGES)} ({error})") from error
+        if request.mode == "timeline":
+            taken = take(opened, request, lambda done: lines.say("batch", done=done))
+            recorded = [] if record is None else lanes(record, request.batch, taken.began)
+            return {"epoch": figures(taken), "lanes": recorded}
     if request.mode != "measure":
-        return first_batch(opened, request)
+        return first_batch(opened, prepared, request)
+    return measure(opened, request, lines)
+
+
+def is_map_style(dataset: Any) -> bool:
+    """Whether its samples are asked for one by one."""
+    return hasattr(dataset, "__getitem__") and not hasattr(dataset, "__getitems__")
+
+
+def measure(opened: Callable[[], Any], request: Request, lines: Lines) -> dict[str, Any]:
+    """Take all epochs."""
     lines.say("state", state="measuring")
     before, wall, began = usage(), time.time(), time.perf_counter()
     epochs = [
@@ -154,7 +179,7 @@ def figures(taken: Taken) -> dict[str, Any]:
     }
 
 
-def first_batch(opened: Any, request: Request) -> dict[str, Any]:
+def first_batch(opened: Any, prepared: Prepared, request: Request) -> dict[str, Any]:
     """Write the first batch down, or compare it with the one that was."""
     import numpy as np
 
@@ -168,6 +193,8 @@ def first_batch(opened: Any, request: Request) -> dict[str, Any]:
     shapes = [list(array.shape) for array in arrays]
     if shapes != [list(array.shape) for array in expected]:
         return {"same": False, "shapes": shapes, "expected": [list(array.shape) for array in expected]}
+    if prepared.random:
+        return {"same": False, "random": True}
     difference = 0.0
     for mine, theirs in zip(arrays, expected, strict=True):
         if mine.dtype.kind in "US":

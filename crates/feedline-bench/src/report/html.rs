@@ -8,7 +8,8 @@ use super::{
 };
 use crate::{
     grid::Study,
-    plot::{self, Bar, Frame, STYLE, Series, Span, escape, short},
+    plot::{self, Bar, Frame, Series, Span, escape, short},
+    request::{Point, Timeline},
     summary::{FOREIGN, Figures, Work, work},
 };
 
@@ -43,8 +44,9 @@ pub fn page(runs: &[Told]) -> String {
     let _ = write!(
         html,
         "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>Feedline: {}</title>\
-         <style>{PAGE_STYLE}{STYLE}</style></head><body><main>",
-        escape(&names.join(", "))
+         <style>{PAGE_STYLE}{}</style></head><body><main>",
+        escape(&names.join(", ")),
+        plot::style()
     );
     for told in runs {
         section(&mut html, told);
@@ -84,6 +86,7 @@ fn section(html: &mut String, told: &Told) {
     }
     let _ = write!(html, "</ul><h2>Figures</h2>");
     table(html, told);
+    published(html, &job.study);
     environment(html, told);
 }
 
@@ -150,6 +153,28 @@ fn table(html: &mut String, told: &Told) {
     let _ = write!(html, "</tbody></table></div>");
 }
 
+/// The publication's figures, as context: machines differ.
+fn published(html: &mut String, study: &str) {
+    let Some(study) = Study::find(study) else { return };
+    let _ = write!(
+        html,
+        "<h2>Published</h2><p class=\"soft\">On another machine: {}.</p>",
+        escape(study.published_as)
+    );
+    if study.published.is_empty() {
+        return;
+    }
+    let _ = write!(html, "<div class=\"wide\"><table><thead><tr><th>workers</th>");
+    for (workers, _) in study.published {
+        let _ = write!(html, "<th>{workers}</th>");
+    }
+    let _ = write!(html, "</tr></thead><tbody><tr><td>torch, samples/s</td>");
+    for (_, rate) in study.published {
+        let _ = write!(html, "<td>{}</td>", short(*rate));
+    }
+    let _ = write!(html, "</tr></tbody></table></div>");
+}
+
 fn environment(html: &mut String, told: &Told) {
     let record = &told.record;
     let environment = &record.environment;
@@ -168,6 +193,7 @@ fn environment(html: &mut String, told: &Told) {
             let checked = match work(record, name) {
                 Work::Same => "first batch equal to the reference",
                 Work::Close => "first batch equal but for rounding",
+                Work::Alike => "first batch of the same shape; samples are random",
                 Work::Other => "delivers something else",
                 Work::Unknown => "first batch not compared",
             };
@@ -178,7 +204,7 @@ fn environment(html: &mut String, told: &Told) {
 }
 
 /// All plots of a run.
-pub(crate) fn plots(told: &Told) -> Vec<String> {
+pub fn plots(told: &Told) -> Vec<String> {
     let mut plots = Vec::new();
     let mut batches: Vec<usize> = told.figures.iter().map(|one| one.point.batch).collect();
     batches.sort_unstable();
@@ -205,8 +231,9 @@ pub(crate) fn plots(told: &Told) -> Vec<String> {
         plots.push(against_workers(told, &of_batch, "Memory of all processes", "MB", &|one| {
             (one.memory, 0.0)
         }));
-        plots.push(consumer(told, *batch));
     }
+    plots.extend(stages(told));
+    plots.extend(timelines(told));
     if batches.len() > 1 {
         for name in told.contestants() {
             plots.push(heat(told, name, &batches));
@@ -301,8 +328,10 @@ fn best_bars(told: &Told) -> String {
 
 /// The wait for each batch, at the most workers of the grid.
 fn waits(told: &Told, batch: usize) -> String {
-    let points =
-        || told.record.points.iter().filter(|one| one.point.batch == batch && !one.repeats.is_empty());
+    let all = told.record.points.iter().filter(|one| one.point.batch == batch && !one.repeats.is_empty());
+    // One line for each contestant: of several steps, the first.
+    let step = all.clone().next().map_or("", |one| one.point.step.as_str());
+    let points = || all.clone().filter(|one| one.point.step == step);
     let workers = points().map(|one| one.point.workers).max().unwrap_or(0);
     let series: Vec<Series> = points()
         .filter(|one| one.point.workers == workers)
@@ -321,37 +350,72 @@ fn waits(told: &Told, batch: usize) -> String {
     plot::lines(&Frame { title, x: "batch".to_owned(), y: "ms".to_owned() }, &series)
 }
 
-/// When the consumer waited and when it worked.
-fn consumer(told: &Told, batch: usize) -> String {
-    let points =
-        || told.record.points.iter().filter(|one| one.point.batch == batch && !one.repeats.is_empty());
-    let workers = points().map(|one| one.point.workers).max().unwrap_or(0);
-    let lanes: Vec<(String, Vec<Span>)> = points()
-        .filter(|one| one.point.workers == workers)
+/// Every timeline: what each worker loaded when, above the consumer's waits and steps.
+fn timelines(told: &Told) -> Vec<String> {
+    let with = told.record.points.iter().filter_map(|one| Some((&one.point, one.timeline.as_ref()?)));
+    // One scale for all contestants of a step, so that they can be compared by eye.
+    let length = |step: &str| {
+        let same = with.clone().filter(|(point, _)| point.step == step);
+        same.map(|(_, timeline)| timeline.epoch.total_s).fold(0.0, f64::max)
+    };
+    let draw = |(point, timeline): (&Point, &Timeline)| {
+        let mut lanes: Vec<(String, Vec<Span>)> =
+            timeline.lanes.iter().enumerate().map(worker_lane).collect();
+        lanes.push(("consumer".to_owned(), consumer_lane(timeline)));
+        let title = crate::run::describe(told.record.label(&point.contestant), point);
+        let frame = Frame { title, x: "s".to_owned(), y: String::new() };
+        plot::timeline(&frame, &lanes, length(&point.step))
+    };
+    with.clone().map(draw).collect()
+}
+
+/// A worker's pieces, neighbouring batches in different colours.
+fn worker_lane((worker, pieces): (usize, &Vec<(f64, f64, u64, u64)>)) -> (String, Vec<Span>) {
+    let span = |(from, to, batch, samples): &(f64, f64, u64, u64)| Span {
+        from: *from,
+        to: *to,
+        colour: 1 + (*batch % 7) as usize,
+        name: format!("batch {}, {samples} samples", batch + 1),
+    };
+    (format!("worker {worker}"), pieces.iter().map(span).collect())
+}
+
+fn consumer_lane(timeline: &Timeline) -> Vec<Span> {
+    let (mut spans, mut at) = (Vec::new(), 0.0);
+    for (batch, wait) in timeline.epoch.waits_ms.iter().enumerate() {
+        let waited = at + wait / 1e3;
+        let stepped = waited + timeline.epoch.steps_ms.get(batch).copied().unwrap_or(0.0) / 1e3;
+        spans.push(Span { from: at, to: waited, colour: 0, name: format!("waits for batch {}", batch + 1) });
+        if stepped > waited {
+            // In the colour of its batch.
+            let name = format!("step {}", batch + 1);
+            spans.push(Span { from: waited, to: stepped, colour: 1 + batch % 7, name });
+        }
+        at = stepped;
+    }
+    spans
+}
+
+/// Where the consumer's time went, for each contestant that has a timeline.
+fn stages(told: &Told) -> Option<String> {
+    let rows: Vec<(String, Vec<(f64, usize)>)> = told
+        .record
+        .points
+        .iter()
         .filter_map(|one| {
-            let epoch = one.repeats.last()?.epochs.first()?;
-            let mut at = 0.0;
-            let mut spans = Vec::new();
-            for (batch, wait) in epoch.waits_ms.iter().enumerate() {
-                let step = epoch.steps_ms.get(batch).copied().unwrap_or(0.0);
-                let waited = at + wait / 1e3;
-                spans.push(Span {
-                    from: at,
-                    to: waited,
-                    colour: 0,
-                    name: format!("waits for batch {}", batch + 1),
-                });
-                if step > 0.0 {
-                    let to = waited + step / 1e3;
-                    spans.push(Span { from: waited, to, colour: 3, name: format!("step {}", batch + 1) });
-                }
-                at = waited + step / 1e3;
-            }
-            Some((told.record.label(&one.point.contestant).to_owned(), spans))
+            let found = one.timeline.as_ref()?.stages()?;
+            let step = if one.point.step == "none" { String::new() } else { format!(", {}", one.point.step) };
+            let name = format!("{}{step}", told.record.label(&one.point.contestant));
+            let parts =
+                [(found.start, 5), (found.load, 0), (found.hand_over, 1), (found.step, 3), (found.end, 4)];
+            Some((name, parts.to_vec()))
         })
         .collect();
-    let title = format!("The consumer's time, {workers} workers: waiting (grey) and working (green)");
-    plot::timeline(&Frame { title, x: "s".to_owned(), y: String::new() }, &lanes)
+    let names = [("start", 5), ("samples", 0), ("collate, hand over", 1), ("step", 3), ("end", 4)];
+    let point = told.record.points.iter().find(|one| one.timeline.is_some()).map(|one| &one.point)?;
+    let title = format!("The loop's time in s, {} workers, batch {}", point.workers, point.batch);
+    let frame = Frame { title, ..Frame::default() };
+    (!rows.is_empty()).then(|| plot::stacked(&frame, &names, &rows))
 }
 
 fn heat(told: &Told, name: &str, batches: &[usize]) -> String {

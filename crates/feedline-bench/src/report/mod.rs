@@ -3,7 +3,7 @@
 mod html;
 mod table;
 
-pub use html::page;
+pub use html::{page, plots};
 pub use table::{csv, markdown, rows};
 
 use crate::{
@@ -11,11 +11,6 @@ use crate::{
     record::Record,
     summary::{Figures, figures, work},
 };
-
-/// Every plot of a run as a file of its own.
-pub fn plots(told: &Told) -> Vec<String> {
-    html::plots(told).iter().map(|svg| crate::plot::standalone(svg)).collect()
-}
 
 /// A run with all that is said about it.
 pub struct Told {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from feedline.bench.request import Request
+from feedline.bench.request import BadRequestError, Request
 from feedline.bench.studies import Prepared
 from feedline.bench.studies.images import MEAN, STD
 
@@ -21,12 +21,6 @@ def open(prepared: Prepared, request: Request) -> Callable[[], Iterable[Any]]:
 
     paths, labels = prepared.paths, prepared.labels
 
-    @pipeline_def(  # type: ignore[untyped-decorator]
-        batch_size=request.batch,
-        num_threads=max(1, request.workers),
-        device_id=None,
-        prefetch_queue_depth=request.prefetch or 2,
-    )
     def photographs() -> Any:
         encoded, label = fn.readers.file(
             files=paths, labels=labels, name="files", random_shuffle=request.shuffle
@@ -56,12 +50,6 @@ def open(prepared: Prepared, request: Request) -> Callable[[], Iterable[Any]]:
         )
         return image, fn.squeeze(label, axes=[0])
 
-    @pipeline_def(  # type: ignore[untyped-decorator]
-        batch_size=request.batch,
-        num_threads=max(1, request.workers),
-        device_id=None,
-        prefetch_queue_depth=request.prefetch or 2,
-    )
     def arrays() -> Any:
         return fn.readers.numpy(files=paths, name="files"), fn.external_source(
             source=_labels(labels, request.batch), batch=True
@@ -69,8 +57,15 @@ def open(prepared: Prepared, request: Request) -> Callable[[], Iterable[Any]]:
 
     kinds = {"jpeg": photographs, "train": photographs, "tensors": arrays}
     if prepared.variant not in kinds:
-        raise ValueError(f"DALI does not read {prepared.variant}")
-    return lambda: _batches(kinds[prepared.variant](), len(paths))
+        raise BadRequestError(f"DALI does not read {prepared.variant}")
+    pipeline = pipeline_def(
+        kinds[prepared.variant],
+        batch_size=request.batch,
+        num_threads=max(1, request.workers),
+        device_id=None,
+        prefetch_queue_depth=request.prefetch or 2,
+    )
+    return lambda: _batches(pipeline())
 
 
 def _labels(labels: list[int], batch: int) -> Callable[[Any], Any]:
@@ -84,7 +79,7 @@ def _labels(labels: list[int], batch: int) -> Callable[[Any], Any]:
     return some
 
 
-def _batches(pipeline: Any, items: int) -> Iterator[Any]:
+def _batches(pipeline: Any) -> Iterator[Any]:
     from nvidia.dali.plugin.pytorch import DALIGenericIterator, LastBatchPolicy
 
     iterator = DALIGenericIterator(

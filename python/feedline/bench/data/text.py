@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,7 @@ def folder(cache: Path, scale: str, form: str, told: Told) -> Path:
     if form == "jsonl":
         return generated(cache, f"text-jsonl-{scale}", [count], _write_one, told)
     chunks = [range(first, min(first + CHUNK, count)) for first in range(0, count, CHUNK)]
-    return generated(cache, f"text-files-{scale}", chunks, partial(_write_many), told)
+    return generated(cache, f"text-files-{scale}", chunks, _write_many, told)
 
 
 def vocabulary() -> list[str]:

@@ -54,4 +54,5 @@ def prepare(request: Request, told: Told) -> Prepared:
     folder = Path(request.data) if request.data else cells.folder(request.cache_folder, request.scale, told)
     paths, labels = files_of(folder, (".tif", ".tiff"))
     paths, labels = cycled(paths, request), cycled(labels, request)
-    return Prepared(Files(paths, labels, LOADERS[variant]), variant, None, paths, labels)
+    load = LOADERS[variant]
+    return Prepared(Files(paths, labels, load), variant, None, paths, labels, load)

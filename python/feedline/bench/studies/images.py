@@ -21,7 +21,7 @@ ENDINGS = (".jpg", ".jpeg", ".png", ".webp")
 class Files:
     """Files and labels; a function of a path makes the sample."""
 
-    def __init__(self, paths: list[str], labels: list[int], load: Callable[[str], Any]) -> None:
+    def __init__(self, paths: list[str], labels: list[int], load: Callable[[Any], Any]) -> None:
         self.paths = paths
         self.labels = labels
         self.load = load
@@ -46,7 +46,7 @@ class Photograph:
         )
         self.transform = transforms.Compose([*cut, transforms.ToTensor(), transforms.Normalize(MEAN, STD)])
 
-    def __call__(self, path: str) -> Any:
+    def __call__(self, path: Any) -> Any:
         """Load one."""
         from PIL import Image
 
@@ -54,12 +54,12 @@ class Photograph:
             return self.transform(image.convert("RGB"))
 
 
-def load_npy(path: str) -> torch.Tensor:
+def load_npy(path: Any) -> torch.Tensor:
     """A preprocessed sample."""
     return torch.from_numpy(np.load(path, allow_pickle=False))
 
 
-def load_pt(path: str) -> torch.Tensor:
+def load_pt(path: Any) -> torch.Tensor:
     """The same from torch's own format; nothing in it is executed."""
     tensor: torch.Tensor = torch.load(path, weights_only=True)
     return tensor
@@ -69,7 +69,7 @@ def prepare(request: Request, told: Told) -> Prepared:
     """Write the files if they are missing, and list them."""
     variant = variant_of(request, VARIANTS)
     cache = request.cache_folder
-    load: Callable[[str], Any]
+    load: Callable[[Any], Any]
     endings: tuple[str, ...]
     if variant in ("jpeg", "train"):
         folder = Path(request.data) if request.data else images.folder(cache, request.scale, told)
@@ -80,4 +80,4 @@ def prepare(request: Request, told: Told) -> Prepared:
         endings, load = (f".{form}",), load_npy if form == "npy" else load_pt
     paths, labels = files_of(folder, endings)
     paths, labels = cycled(paths, request), cycled(labels, request)
-    return Prepared(Files(paths, labels, load), variant, None, paths, labels, variant == "train")
+    return Prepared(Files(paths, labels, load), variant, None, paths, labels, load, variant == "train")

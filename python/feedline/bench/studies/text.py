@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-import numpy as np
 import torch
 
 from feedline.bench.data import text
@@ -85,8 +84,3 @@ def _read(path: Path) -> tuple[list[str], list[int]]:
     if not texts:
         raise BadRequestError(f"{path} is empty")
     return texts, labels
-
-
-def lengths(prepared: Prepared) -> np.ndarray:
-    """The lengths of all samples."""
-    return np.array([len(prepared.dataset[index][0]) for index in range(len(prepared.dataset))])
