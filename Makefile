@@ -59,9 +59,9 @@ test-rust: setup ## Rust tests and the examples in the documentation
 	echo "==> nextest"
 	cargo nextest run --cargo-quiet --workspace --profile $(if $(CI),ci,default)
 
-# Under this cfg the engine's locks and threads are shuttle's, so it builds into a directory of its own.
 .PHONY: test-python
-test-python: package ## Python tests: the drop-in beside torch
+test-python: package ## Python tests: the drop-in beside torch, the command, its report in a browser
+	tools/setup browser
 	echo "==> pytest"
 	.venv/bin/python -m pytest --quiet
 
@@ -74,6 +74,7 @@ package: .venv/feedline-installed
 	log=$$(.venv/bin/maturin develop --release 2>&1) || { printf '%s\n' "$$log"; exit 1; }
 	touch $@
 
+# Under this cfg the engine's locks and threads are shuttle's, so it builds into a directory of its own.
 .PHONY: test-shuttle
 test-shuttle: setup ## Try the interleavings of the engine's threads with shuttle
 	echo "==> shuttle"
@@ -131,7 +132,7 @@ bench-straggler: release ## What one slow sample costs
 	$(feedline) engine straggler
 
 .PHONY: peers
-peers: ## Install what the benchmarks measure with or against: torchvision, h5py, burn
+peers: ## Install what the benchmarks measure with or against: DALI, SPDL, Grain, burn and others
 	tools/setup peers
 	echo "==> burn"
 	cargo build --quiet --release --locked --manifest-path bench/peers/burn/Cargo.toml --target-dir target/peers

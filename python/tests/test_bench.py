@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -222,6 +223,24 @@ def test_a_first_batch_is_compared(tmp_path: Path) -> None:
     assert (same["same"], same["difference"]) == (True, 0.0)
     other = run(request | check | {"batch": 4})[-1]
     assert other["same"] is False
+
+
+@pytest.mark.parametrize("contestant", ["torch", "feedline", "threads"])
+def test_a_timeline_says_who_loaded_what_when(contestant: str) -> None:
+    request = {"study": "delay", "variant": "small", "contestant": contestant, "mode": "timeline"}
+    *_, result = run({**request, "workers": 2, "batch": 8, "batches": 3, "step": "1ms"})
+    assert result["event"] == "result", result
+    epoch, lanes = result["epoch"], result["lanes"]
+    assert len(epoch["waits_ms"]) == len(epoch["steps_ms"]) == 3
+    assert len(lanes) == 2
+    pieces = [piece for lane in lanes for piece in lane]
+    for number in range(3):
+        of_batch = [piece for piece in pieces if piece[2] == number]
+        assert sum(piece[3] for piece in of_batch) == 8
+        assert contestant != "torch" or len(of_batch) == 1, "torch has a batch made by one worker"
+    assert all(0 <= begin <= end <= epoch["total_s"] for begin, end, _, _ in pieces)
+    for lane in lanes:
+        assert all(one[1] <= other[0] for one, other in itertools.pairwise(lane))
 
 
 def test_steps_are_times() -> None:
