@@ -11,28 +11,27 @@ from __future__ import annotations
 
 import os
 import pickle
-import signal
 import sys
 import time
 import warnings
 import weakref
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch._C._autograd import _profiler_enabled
-from torch._utils import ExceptionWrapper
 from torch.utils.data import _DatasetKind
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDataLoaderIter
 
 from feedline import _parcel
 from feedline._engine import Board, Collected, Hold
-from feedline._failure import failure
+from feedline._failure import Failed, OwnError, Raise, failure
 from feedline._pace import Pace
 from feedline._place import Place, Placed
 from feedline._report import Report
-from feedline._team import Processes, Threads
+from feedline._team import Processes, Threads, death
 from feedline._trace import JOURNAL, Trace
 from feedline._worker import (
     BATCH,
@@ -41,7 +40,6 @@ from feedline._worker import (
     FAILED,
     INTERRUPTED,
     ROWS,
-    Failed,
     Ground,
     Setup,
     read_stacks,
@@ -52,6 +50,9 @@ if TYPE_CHECKING:
 
 #: How long to wait before looking whether a worker has died.
 LOOK = 0.05
+
+#: How long to wait for the one worker that was woken before all are.
+ALONE = 0.002
 
 #: How often one sample may kill its worker before that is an error.
 DEATHS = 2
@@ -110,7 +111,10 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         self._units_before = [0] * self._num_workers
         self._stillborn = [0] * self._num_workers
         self._looked = time.monotonic()
-        self._waited = 0.0
+        # Whether something was posted for which one worker must do.
+        self._unheard = False
+        # Seconds in which the consumer had no batch, and those of them in which it slept.
+        self._waited = self._blocked = 0.0
         self._pid = os.getpid()
         self._hold: Hold | None = None
         setup = Setup(
@@ -138,7 +142,12 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
             self._team = Processes(context, setup)
         self._report = loader._report = Report(*self._path(loader), workers=self._num_workers)
         itself = weakref.ref(self)
-        self._report.refresh = lambda report: _refresh(report, itself())
+
+        def refresh(report: Report) -> None:
+            if (living := itself()) is not None:
+                living._tell(report)
+
+        self._report.refresh = refresh
         self._shutdown = False
         self._reset(loader, first_iter=True)
         self._team.start()
@@ -186,11 +195,14 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         self._setup.base_seed = int(self._base_seed)
         self._setup.generation = self._generation
         self._sent = self._drawn_before = self._progress.delivered
+        self._first_due = self._drawn_before + self._prefetch_factor * self._num_workers
         self._cycle = self._progress.next_worker
         self._active = [True] * self._num_workers
         self._streamed: list[list[Any]] = [[] for _ in range(self._num_workers)]
         self._drawn: deque[tuple[int, Any, Any]] = deque()
         self._exhausted = False
+        # How many the sampler has, once somebody has asked; 0 if it does not say.
+        self._batches: int | None = None
         self._yielded = 0
         if self._streams:
             self._open_streams(place)
@@ -217,19 +229,20 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         """Keep as many batches on their way as the pace allows."""
         in_rows = self._is_in_rows()
         if self._pace.is_low(len(self._deliveries), self._pace.window(in_rows)):
+            self._pace.begin_posting(self._blocked)
             while len(self._deliveries) < self._pace.window(in_rows) and self._try_put_index():
                 pass
         self._draw_due()
 
     def _draw_due(self) -> None:
         """Ask the sampler as early as torch would, even if it is too early to begin with what it says."""
-        while not self._streams and not self._exhausted and self._sent < self._due:
+        while self._sent < self._due and not self._exhausted and not self._streams:
             self._draw()
 
     @property
     def _due(self) -> int:
         """How many batches torch would have drawn by now."""
-        return self._drawn_before + self._prefetch_factor * self._num_workers + self._yielded
+        return self._first_due + self._yielded
 
     def _may_draw(self) -> bool:
         """Whether to ask the sampler.
@@ -239,10 +252,11 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         """
         if self._exhausted or self._sent < self._due:
             return not self._exhausted
-        try:
-            return self._sent < len(self._index_sampler) - 1
-        except (TypeError, NotImplementedError):
-            return False
+        if self._batches is None:
+            self._batches = 0
+            with suppress(TypeError, NotImplementedError):
+                self._batches = len(self._index_sampler)
+        return self._sent < self._batches - 1
 
     def _is_in_rows(self) -> bool:
         return self._rows_wanted and self._learned.rows_fit
@@ -296,31 +310,33 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
                 schema, size = known.schema, known.structure.bytes(delivery.rows)
         delivery.size = size
         only = delivery.worker if self._bound_to_worker else None
-        options = {"units": units, "run": run, "kind": delivery.kind, "size": size, "schema": schema}
-        post = self._board.post
+        quiet = delivery.kind == ROWS and run == units and self._pace.may_be_quiet(units)
+        self._unheard |= quiet
+        post = partial(
+            self._board.post,
+            units=units,
+            run=run,
+            kind=delivery.kind,
+            only=only,
+            generation=self._generation,
+            size=size,
+            schema=schema,
+            quiet=quiet,
+        )
         try:
-            delivery.ticket = post(delivery.index, only=only, generation=self._generation, **options)
+            delivery.ticket = post(delivery.index)
         except (TypeError, OverflowError):
             # Not integers: any index travels as a pickle.
-            pickled = pickle.dumps(delivery.index)
-            delivery.ticket = post(pickled, only=only, generation=self._generation, **options)
+            delivery.ticket = post(pickle.dumps(delivery.index))
         if self._trace:
             self._trace.posted(delivery.ticket, self._epoch, delivery.number)
 
     # Waiting
 
-    def __next__(self) -> Any:
-        # Saying so to a profiler takes as long as a small batch, so it is done where there is one.
-        if self._streams or _profiler_enabled():
-            return super().__next__()
-        data = self._next_data()
-        self._num_yielded += 1
-        return data
-
     def _next_data(self) -> Any:
-        began = time.monotonic()
-        self._pace.asked(began)
-        if self._pace.is_large:
+        began, pace = time.monotonic(), self._pace
+        pace.asked(began)
+        if pace.is_large:
             self._post_some()  # now that the consumer has let go of the batch before the last
         while True:
             delivery = self._wait(began)
@@ -335,21 +351,21 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
                 made = self._take(delivery)
             finally:
                 if delivery.ticket < 0:
-                    self._pace.delivered(delivery.rows, delivery.size)
+                    pace.delivered(delivery.rows, delivery.size)
                     self._progress.note(delivery.number, delivery.sampler)
                     self._yielded += 1
-                if self._pace.is_large:
+                if pace.is_large:
                     self._draw_due()
                 else:
                     self._post_some()
             if made is not None:
                 now = time.monotonic()
                 self._waited += now - began
-                self._pace.handed_over(now)
+                pace.handed_over(now)
                 if self._trace:
                     self._trace.waited(self._epoch, delivery.number, round(1e9 * began))
                 outcome = made[0]
-                if isinstance(outcome, _Raise):
+                if isinstance(outcome, Raise):
                     outcome.now()
                 hold, self._hold = self._hold, None
                 return self._arrival(outcome, hold)
@@ -363,10 +379,12 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
                 return self._deliveries.popleft()
             candidates = [self._deliveries[0]] if self._in_order else list(self._deliveries)
             hungry = self._may_run_ahead()
-            limit = LOOK
+            limit = ALONE if self._unheard else LOOK
             if self._timeout > 0:
                 limit = min(limit, max(0.0, began + self._timeout - time.monotonic()))
+            slept = time.monotonic()
             wake = self._board.wait([delivery.ticket for delivery in candidates], hungry, limit)
+            self._blocked += time.monotonic() - slept
             if wake == 1:
                 done = next(d for d in candidates if self._board.is_done(d.ticket))
                 self._deliveries.remove(done)
@@ -374,6 +392,10 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
             if wake == 2:
                 self._pace.ran_ahead()
                 self._try_put_index()
+                continue
+            if self._unheard:
+                self._unheard = False
+                self._board.ring()
                 continue
             self._look_after_workers()
             if self._timeout > 0 and time.monotonic() - began >= self._timeout:
@@ -434,7 +456,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
                 continue  # so is this process, most likely, and will hear of it at once
             self._interrupted.pop(worker, None)
             lost = self._board.lost(worker)
-            text = _death(pid, code)
+            text = death(pid, code)
             units = self._board.gauges()[worker][3]
             useless = units == self._units_before[worker] and not lost
             self._stillborn[worker] = self._stillborn[worker] + 1 if useless else 0
@@ -474,7 +496,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
             return
         error = f"{text} It was loading {what}, which has now ended {DEATHS} workers."
         index = delivery.index[unit] if delivery.kind == ROWS else delivery.index
-        delivery.given_up.append(Failed(unit, index, _Direct(error)))  # type: ignore[arg-type]
+        delivery.given_up.append(Failed(unit, index, OwnError(error)))  # type: ignore[arg-type]
         self._board.give_up(ticket, unit, worker)
         if self._streams:
             # What comes after it in the stream cannot be reached.
@@ -515,7 +537,9 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
             self._deliveries.appendleft(delivery)
             return None
         notes = [(first, *pickle.loads(note)) for first, note in collected.notes]
-        failures = delivery.given_up + [failed for *_, failures in notes for failed in failures]
+        failures = delivery.given_up
+        if notes:
+            failures = failures + [failed for *_, failures in notes for failed in failures]
         keep = None
         if failures:
             failures.sort(key=lambda failed: failed.unit)
@@ -523,7 +547,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
             fatal = [failed for failed in failures if failed.replaced_by is None]
             if fatal:
                 if self._options.on_error != "skip":
-                    return (_Raise(fatal[0]),)
+                    return (Raise(fatal[0]),)
                 missing = {failed.unit for failed in fatal}
                 keep = [row for row in range(delivery.rows) if row not in missing]
                 if not keep:
@@ -536,7 +560,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
     def _take_parcel(self, delivery: Delivery, collected: Collected) -> tuple[Any] | None:
         if delivery.given_up:
             self._record(delivery, delivery.given_up)
-            return None if self._options.on_error == "skip" else (_Raise(delivery.given_up[0]),)
+            return None if self._options.on_error == "skip" else (Raise(delivery.given_up[0]),)
         kind, made, failures, state = _parcel.unpack(collected)
         if self._streams:
             stream = self._stream_places[delivery.worker]
@@ -550,7 +574,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         if kind == FAILED:
             self._record(delivery, [made])
             skip = self._options.on_error == "skip" and not self._streams
-            return None if skip else (_Raise(made),)
+            return None if skip else (Raise(made),)
         self._record(delivery, failures)
         if kind == EMPTY:
             return None
@@ -568,11 +592,24 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
 
     # The end
 
+    def _tell(self, report: Report) -> None:
+        """Bring the figures up to date."""
+        pace, learned = self._pace, self._learned
+        report.batches, report.rows = self._yielded, pace.rows
+        report.waiting, report.stepping = self._waited, pace.steps
+        report.ran_ahead, report.together = pace.extra, learned.together
+        rows = pace.rows // max(1, self._yielded)
+        report.bytes_per_batch = learned.structure.bytes(rows) if learned.structure else learned.parcel_bytes
+        report.gauges = [
+            {"busy_s": gauge[1], "waiting_s": gauge[2], "units": gauge[3], "runs": gauge[4]}
+            for gauge in self._board.gauges()
+        ]
+
     def _shutdown_workers(self) -> None:
         if self._shutdown or sys.is_finalizing() or os.getpid() != self._pid:
             return
         self._shutdown = True
-        _refresh(self._report, self)
+        self._tell(self._report)
         self._report.refresh = None
         self._board.stop()
         self._team.end()
@@ -586,66 +623,3 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
 
     def __del__(self) -> None:
         self._shutdown_workers()
-
-
-def _refresh(report: Report, iterator: WorkerIter | None) -> None:
-    """Read the figures of an iterator that lives."""
-    if iterator is None:
-        return
-    report.batches, report.rows = iterator._yielded, iterator._pace.rows
-    report.waiting, report.stepping = iterator._waited, iterator._pace.steps
-    report.ran_ahead = iterator._pace.extra
-    report.together = iterator._learned.together
-    structure, rows = iterator._learned.structure, iterator._pace.rows // max(1, iterator._yielded)
-    report.bytes_per_batch = (
-        structure.bytes(rows) if structure is not None else iterator._learned.parcel_bytes
-    )
-    report.gauges = [
-        {"busy_s": gauge[1], "waiting_s": gauge[2], "units": gauge[3], "runs": gauge[4]}
-        for gauge in iterator._board.gauges()
-    ]
-
-
-class _Direct:
-    """An error of this process, in place of one that a worker sent."""
-
-    def __init__(self, text: str) -> None:
-        self.exc_msg = text
-
-    def reraise(self) -> None:
-        raise RuntimeError(self.exc_msg)
-
-
-class _Raise:
-    """An error in place of a batch."""
-
-    def __init__(self, failed: Failed) -> None:
-        self.failed = failed
-
-    def now(self) -> None:
-        """Raise it as torch does, with a note of the sample that it is about."""
-        error: ExceptionWrapper = self.failed.error
-        try:
-            error.reraise()
-        except BaseException as raised:
-            if self.failed.index is not None:
-                raised.add_note(f"(while loading sample {self.failed.index!r})")
-            # The frames in between hold the error, which holds them, and with them the iterator and its workers.
-            raise raised.with_traceback(None)  # noqa: B904
-
-
-def _death(pid: int, code: int) -> str:
-    """How a worker ended, in torch's words."""
-    if code < 0:
-        name = signal.strsignal(-code) or str(-code)
-        text = f"DataLoader worker (pid {pid}) is killed by signal: {name}. "
-        if -code == signal.SIGBUS:
-            text += (
-                "It is possible that dataloader's workers are out of shared memory. "
-                "Please try to raise your shared memory limit. "
-            )
-        return text.rstrip(" ")
-    return (
-        f"DataLoader worker (pid {pid}) exited unexpectedly with exit code {code}. "
-        "Details are lost due to multiprocessing. Rerunning with num_workers=0 may give better error trace."
-    )

@@ -8,6 +8,8 @@ follows. Whole batches are made side by side and need as many times the memory; 
 
 from __future__ import annotations
 
+import os
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +28,16 @@ AHEAD_BYTES = 1 << 30
 TINY_BYTES = 1 << 20
 TINY_BATCHES = 64
 
+#: If the consumer sleeps for a larger share of the time, one worker is not enough for short batches; where there are
+#: fewer processors than workers and consumer, for a larger one still.
+CROWD = 0.1
+CROWD_ON_FEW = 0.5
+
 #: A batch that takes no longer than this is not worth sharing.
 SHORT = 300e-6
+
+#: A worker's share of the first batch is given out in so many pieces.
+FIRST_PIECES = 4
 
 #: How much cheaper rows must be on one worker to be kept together.
 CHEAPER = 0.9
@@ -35,6 +45,11 @@ CHEAPER = 0.9
 #: So many rows after the first of their run are enough to compare, and so many are enough for good.
 ENOUGH = 32
 FOR_GOOD = 16 * ENOUGH
+
+
+def processors() -> int:
+    """How many may be used."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass
@@ -85,6 +100,9 @@ class Pace:
         self.steps = 0.0
         self.rows = 0
         self._rows_each = 0
+        # When batches were last posted, how long the consumer had slept by then, and for which share of the time.
+        self._posted, self._blocked, self._asleep = time.monotonic(), 0.0, 0.0
+        self._crowd = CROWD if workers < processors() else CROWD_ON_FEW
 
     def window(self, in_rows: bool) -> int:
         """How many batches may be on their way."""
@@ -108,6 +126,25 @@ class Pace:
         """Whether to begin more batches now: tiny ones many at a time, so that workers are woken seldom."""
         return on_their_way < (window if window < TINY_BATCHES else window // 2)
 
+    def is_short(self, rows: int) -> bool:
+        """Whether a batch of so many rows takes too little time to be shared."""
+        return self._learned.row is not None and self._learned.row * rows < SHORT
+
+    def begin_posting(self, blocked: float) -> None:
+        """Some batches are about to be posted; the consumer has slept so many seconds in all."""
+        now = time.monotonic()
+        share = (blocked - self._blocked) / max(1e-6, now - self._posted)
+        self._asleep += (min(1.0, share) - self._asleep) / 8
+        self._posted, self._blocked = now, blocked
+
+    def may_be_quiet(self, rows: int) -> bool:
+        """Whether to post a batch without waking more than one worker.
+
+        If the consumer seldom sleeps, one is enough for short batches: more would only take the processor from each
+        other, and from the consumer.
+        """
+        return self._asleep < self._crowd and self.is_short(rows)
+
     def may_run_ahead(self, bytes_ahead: int) -> bool:
         """Whether more may be begun while the next batch is held up."""
         return bool(self._size) and bytes_ahead + self._size <= AHEAD_BYTES
@@ -119,8 +156,7 @@ class Pace:
     def run(self, rows: int, number: int) -> int:
         """How many rows of a batch a worker takes at once."""
         self._rows_each = rows
-        row = self._learned.row
-        if self._workers == 1 or (row is not None and row * rows < SHORT):
+        if self._workers == 1 or self.is_short(rows):
             return rows
         split = -(-rows // self._workers)
         if self._learned.together is None:
@@ -128,6 +164,9 @@ class Pace:
             whole = split == 1 and 0 < number <= self._workers
         else:
             whole = self._learned.together
+        if number == 0 and not whole:
+            # Workers come one after the other: those that are there take more than those that are not.
+            return max(1, split // FIRST_PIECES)
         return rows if whole else split
 
     def asked(self, now: float) -> None:

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._C._autograd import _profiler_enabled
 
 if TYPE_CHECKING:
     from feedline._loader import DataLoader
@@ -174,6 +175,20 @@ class Placed:
     _sampler_iter: Iterator[Any]
     _index_sampler: Any
     _base_seed: Any
+    _num_yielded: int
+    _IterableDataset_len_called: Any
+    #: Whether the dataset is one.
+    _streams = False
+
+    def __next__(self) -> Any:
+        """The next batch."""
+        # Saying so to a profiler takes as long as a small batch, so it is done where there is one. And torch warns of
+        # streams that are longer than they said.
+        if _profiler_enabled() or (self._streams and self._IterableDataset_len_called is not None):
+            return super().__next__()  # type: ignore[misc]
+        data = self._next_data()  # type: ignore[attr-defined]
+        self._num_yielded += 1
+        return data
 
     def _begin(self, loader: DataLoader[Any], generation: int) -> Place | None:
         """An epoch begins: where, if not at the beginning. Nothing has been drawn from the sampler yet."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+from feedline._pace import processors
 
 
 @dataclass
@@ -77,7 +78,6 @@ class Report:
         return " ".join(sentences)
 
     def _advice(self, share: float, busy: float) -> str:
-        processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         if share < 0.05:
             return "Data is there before it is needed: loading does not limit."
         if not self.workers:
@@ -86,8 +86,6 @@ class Report:
             return "Workers would load beside the training step: set num_workers."
         if busy < 0.7:
             return "Workers wait as well: what limits is the hand-over or the consumer, not their number."
-        if self.workers < processors:
-            return (
-                f"Loading limits; {processors} processors may be used and there are {self.workers} workers."
-            )
+        if self.workers < (count := processors()):
+            return f"Loading limits; {count} processors may be used and there are {self.workers} workers."
         return "Loading limits, and there are as many workers as processors: make samples cheaper, unless they wait."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 import warnings
@@ -115,3 +116,20 @@ class Threads:
     def all_gone(self) -> bool:
         """Whether none is left that could touch shared memory."""
         return not any(thread.is_alive() for thread in self.members)
+
+
+def death(pid: int, code: int) -> str:
+    """How a worker ended, in torch's words."""
+    if code < 0:
+        name = signal.strsignal(-code) or str(-code)
+        text = f"DataLoader worker (pid {pid}) is killed by signal: {name}. "
+        if -code == signal.SIGBUS:
+            text += (
+                "It is possible that dataloader's workers are out of shared memory. "
+                "Please try to raise your shared memory limit. "
+            )
+        return text.rstrip(" ")
+    return (
+        f"DataLoader worker (pid {pid}) exited unexpectedly with exit code {code}. "
+        "Details are lost due to multiprocessing. Rerunning with num_workers=0 may give better error trace."
+    )

@@ -148,7 +148,7 @@ class Traced:
 
     def __init__(self, loader: Any, *others: Any) -> None:
         self._trace = Trace(loader._trace_file())
-        super().__init__(loader, *others)
+        super().__init__(loader, *others)  # type: ignore[call-arg]
 
     def __next__(self) -> Any:
         """The next batch."""

@@ -26,7 +26,7 @@ from torch.utils.data._utils import worker as torch_worker
 
 from feedline import _parcel, _structure
 from feedline._engine import Claim, Columns, Commons, Seat, exit_with
-from feedline._failure import stand_ins
+from feedline._failure import Failed, stand_ins
 from feedline._place import StreamState
 from feedline._seeds import Seeds
 from feedline._thread_rng import ThreadSeeds, info_rng
@@ -52,7 +52,7 @@ WHERE_ARE_YOU = signal.SIGRTMIN + 4
 
 
 #: What it is, the batch, the samples that failed, the state of the stream after it.
-Parcel = tuple[int, Any, list["Failed"], Any]
+Parcel = tuple[int, Any, list[Failed], Any]
 
 
 class Ground:
@@ -95,28 +95,6 @@ class Setup:
     #: worker, where it is to begin.
     skip: tuple[Any, ...] = ()
     streams: list[dict[str, Any]] | None = None
-
-
-@dataclass
-class Failed:
-    """A sample (or a batch) that could not be loaded, on its way to the consumer."""
-
-    unit: int
-    index: Any
-    error: ExceptionWrapper
-    replaced_by: Any = None
-
-    def pickled(self) -> Failed:
-        """Itself, if it can be pickled; else with a plainer error of the same text."""
-        try:
-            pickle.dumps(self)
-        except Exception:
-            self.error.exc_type = RuntimeError
-            try:
-                pickle.dumps(self)
-            except Exception:  # the index, then
-                self.index = repr(self.index)
-        return self
 
 
 def process_main(setup: Setup, worker: int) -> None:

@@ -199,6 +199,16 @@ impl Board {
         }
     }
 
+    /// Tells one worker that there is something to do, if all of them sleep; one that is awake finds it by itself.
+    pub fn ring_if_all_sleep(&self) {
+        let head = self.table.head();
+        // A worker that is about to sleep sees that this has changed, and does not.
+        head.bell.fetch_add(1, SeqCst);
+        if head.sleepers.load(SeqCst) as usize >= self.workers {
+            futex::wake(&head.bell, 1);
+        }
+    }
+
     fn owners(&self, ticket: u64) -> Option<&[AtomicU64]> {
         let slot = self.table.slot(ticket);
         (slot.ticket.load(Acquire) == ticket).then(|| self.table.body(slot).map(Body::owners)).flatten()

@@ -174,6 +174,35 @@ fn a_waiting_worker_is_woken_by_a_post_and_by_the_end() {
 }
 
 #[test]
+fn nothing_is_missed_if_a_worker_is_woken_only_when_all_sleep() {
+    let (mut board, seats) = board(3);
+    let workers: Vec<_> = seats
+        .into_iter()
+        .map(|mut seat| {
+            thread::spawn(move || {
+                while !seat.is_over() {
+                    if let Some(claim) = seat.claim(SOON) {
+                        seat.done(&claim, None);
+                    }
+                }
+            })
+        })
+        .collect();
+    for _ in 0..2000 {
+        let tickets = [board.post(&ticket(1, 1)).unwrap(), board.post(&ticket(1, 1)).unwrap()];
+        board.ring_if_all_sleep();
+        for ticket in tickets {
+            assert_eq!(board.wait(&[ticket], false, SOON), Wake::Done);
+            board.retire(ticket).unwrap();
+        }
+    }
+    board.stop();
+    for worker in workers {
+        worker.join().unwrap();
+    }
+}
+
+#[test]
 fn a_consumer_that_waits_learns_that_workers_have_nothing_to_do() {
     let (mut board, mut seats) = board(2);
     let held = board.post(&ticket(1, 1)).unwrap();

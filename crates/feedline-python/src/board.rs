@@ -70,8 +70,9 @@ impl Board {
 
     /// Posts a batch and returns the number of its ticket. `indices` is a list or a tuple of integers, or
     /// bytes that the workers unpickle. `run` is how many units a worker takes at once, `only` the one worker
-    /// that may take it, `size` and `schema` what is known of its rows.
-    #[pyo3(signature = (indices, *, units, run, kind, only=None, generation=0, size=0, schema=0))]
+    /// that may take it, `size` and `schema` what is known of its rows. It wakes those
+    /// who may take it; if `quiet`, one of them, and only if all sleep.
+    #[pyo3(signature = (indices, *, units, run, kind, only=None, generation=0, size=0, schema=0, quiet=false))]
     #[allow(clippy::too_many_arguments)] // They are a ticket.
     fn post(
         &mut self,
@@ -83,6 +84,7 @@ impl Board {
         generation: u64,
         size: usize,
         schema: u64,
+        quiet: bool,
     ) -> PyResult<u64> {
         let mut payload = std::mem::take(&mut self.payload);
         payload.clear();
@@ -91,13 +93,23 @@ impl Board {
         let board = self.get_mut()?;
         let post = Post { units, run, only, kind, generation, payload: &payload, region, schema };
         let ticket = board.post(&post)?;
-        // One sleeper for each piece; all of them if only one may take it, because nobody knows which is woken.
-        board.ring(if only.is_some() { usize::MAX } else { units.div_ceil(run.max(1)) });
+        if quiet {
+            board.ring_if_all_sleep();
+        } else {
+            // One sleeper for each piece; all of them if only one may take it, because nobody knows which is woken.
+            board.ring(if only.is_some() { usize::MAX } else { units.div_ceil(run.max(1)) });
+        }
         self.payload = payload;
         if let Some(region) = region {
             self.given.insert(ticket, region);
         }
         Ok(ticket)
+    }
+
+    /// Wakes all workers that sleep.
+    fn ring(&self) -> PyResult<()> {
+        self.get()?.ring(usize::MAX);
+        Ok(())
     }
 
     /// Whether a ticket is done.
@@ -201,9 +213,11 @@ impl Board {
         for worker in 0..workers {
             let (stretches, left_out) = board.journal(worker);
             missed += left_out;
-            entries.extend(stretches.into_iter().map(|one| {
-                (worker, one.ticket, one.units.start, one.units.len(), one.began, one.ended)
-            }));
+            entries.extend(
+                stretches
+                    .into_iter()
+                    .map(|one| (worker, one.ticket, one.units.start, one.units.len(), one.began, one.ended)),
+            );
         }
         Ok((entries, missed))
     }

@@ -8,10 +8,11 @@ use std::{ffi::c_int, ptr, sync::Arc};
 
 use feedline_board::copy_past_caches;
 use pyo3::{
-    exceptions::{PyTypeError, PyValueError},
+    exceptions::{PyStopIteration, PyTypeError, PyValueError},
     ffi, intern,
     prelude::*,
-    types::{PyDict, PyFloat, PyInt, PyList, PyTuple, PyType},
+    sync::PyOnceLock,
+    types::{PyDict, PyFloat, PyInt, PyIterator, PyList, PyTuple, PyType},
 };
 
 use crate::{
@@ -95,10 +96,12 @@ impl Columns {
         let hold = Hold::take(Arc::clone(&commons.0), offsets[self.widths.len()])?;
         let objects: Vec<_> = (0..self.objects).map(|_| PyList::empty(py).unbind()).collect();
         // A tuple stays as long as it is, whatever samples do to the list.
-        for (row, index) in indices.to_tuple().iter().enumerate() {
+        let indices = indices.to_tuple();
+        let mut samples = Samples::new(get, &indices.get_slice(usize::from(first.is_some()), indices.len()))?;
+        for row in 0..indices.len() {
             let sample = match first.take() {
                 Some(sample) => sample,
-                None => get.call1((index,))?,
+                None => samples.next()?,
             };
             let target = Target { start: hold.start(), offsets: &offsets, row, objects: &objects };
             if !self.write(&sample, &target).unwrap_or(false) {
@@ -106,6 +109,26 @@ impl Columns {
             }
         }
         Ok((hold, objects, None))
+    }
+}
+
+/// The samples of some indices, one after the other.
+///
+/// Python's own `map` calls a function without making a tuple of its arguments, which its stable interface cannot do
+/// and which takes as long as a tiny sample.
+pub(crate) struct Samples<'py>(Bound<'py, PyIterator>);
+
+impl<'py> Samples<'py> {
+    pub(crate) fn new(get: &Bound<'py, PyAny>, indices: &Bound<'py, PyTuple>) -> PyResult<Self> {
+        static MAP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let map = MAP.import(get.py(), "builtins", "map")?;
+        Ok(Self(map.call1((get, indices))?.try_iter()?))
+    }
+
+    /// The next one; there must be one.
+    pub(crate) fn next(&mut self) -> PyResult<Bound<'py, PyAny>> {
+        // A map that ends early has met a sample that raises `StopIteration`.
+        self.0.next().unwrap_or_else(|| Err(PyStopIteration::new_err(())))
     }
 }
 

@@ -12,7 +12,7 @@ use pyo3::{
 
 use crate::{
     board::{Indices, read_indices},
-    columns::{Columns, Target},
+    columns::{Columns, Samples, Target},
     memory::Commons,
     parcel::{self, place_after},
 };
@@ -134,30 +134,23 @@ impl Seat {
     ) -> PyResult<(Vec<Py<PyList>>, Bound<'py, PyList>)> {
         let failures = PyList::empty(py);
         let mut rows: Option<Rows> = None;
+        let indices = self.run_indices(py, claim, indices)?;
+        let mut samples = Samples::new(get, &indices)?;
         for at in 0..claim.0.units.len() {
             let unit = claim.0.units.start + at;
-            if self.seat.odd(&claim.0) != 0 {
+            // Now and then: to look takes as long as a tiny sample.
+            if at % 8 == 0 && self.seat.odd(&claim.0) != 0 {
                 break;
             }
-            let index = match indices {
-                Some(list) => list.get_item(unit)?,
-                None => match read_indices(self.seat.payload(&claim.0)) {
-                    Some(Indices::Integers { values, .. }) => {
-                        let index = values.as_chunks::<8>().0.get(unit);
-                        let index = index.ok_or_else(|| PyRuntimeError::new_err("a ticket is damaged"))?;
-                        i64::from_le_bytes(*index).into_pyobject(py)?.into_any()
-                    }
-                    _ => return Err(PyRuntimeError::new_err("a ticket is damaged")),
-                },
-            };
             self.seat.at(&claim.0, unit);
+            let index = || indices.get_item(at);
             if seeded {
-                clerk.call_method1("seed", (&index,))?;
+                clerk.call_method1("seed", (index()?,))?;
             }
-            let sample = match get.call1((&index,)) {
+            let sample = match samples.next() {
                 Ok(sample) => sample,
                 Err(error) if error.is_instance_of::<PyException>(py) => {
-                    failures.append(clerk.call_method1("failed", (unit, &index, error.into_value(py)))?)?;
+                    failures.append(clerk.call_method1("failed", (unit, index()?, error.into_value(py)))?)?;
                     if let Some(rows) = &rows {
                         for list in &rows.objects {
                             list.bind(py).append(py.None())?;
@@ -239,6 +232,27 @@ struct Rows {
 }
 
 impl Seat {
+    /// The indices of a claim's units.
+    fn run_indices<'py>(
+        &self,
+        py: Python<'py>,
+        claim: &Claim,
+        listed: Option<&Bound<'py, PyList>>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let units = claim.0.units.clone();
+        if let Some(listed) = listed {
+            return Ok(listed.get_slice(units.start, units.end).to_tuple());
+        }
+        let damaged = || PyRuntimeError::new_err("a ticket is damaged");
+        match read_indices(self.seat.payload(&claim.0)) {
+            Some(Indices::Integers { values, .. }) => {
+                let chunks = values.as_chunks::<8>().0.get(units).ok_or_else(damaged)?;
+                PyTuple::new(py, chunks.iter().map(|bytes| i64::from_le_bytes(*bytes)))
+            }
+            _ => Err(damaged()),
+        }
+    }
+
     /// Finds out what rows of a claim look like, if it has not been said yet, from its first sample.
     fn rows(
         &mut self,
