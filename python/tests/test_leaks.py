@@ -29,8 +29,8 @@ pytestmark = [
     pytest.mark.skipif(SUBJECT_IS_TORCH, reason="torch leaves more behind, and later"),
 ]
 
-#: Epochs of the long run; what is there after the first hundred is there to stay.
-EPOCHS = 300
+#: Epochs of the long run, more if asked for; what is there after the first hundred is there to stay.
+EPOCHS = int(os.environ.get("FEEDLINE_EPOCHS", "300"))
 SETTLED = 100
 
 #: Seconds a process may live on after its end was brought about.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pickle
 import shutil
@@ -11,12 +12,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import TensorDataset
-
 from feedline import DataLoader, _trace
+from torch.utils.data import TensorDataset
 
 
 class Squares:
+    """Some rows."""
+
     def __len__(self) -> int:
         return 50
 
@@ -67,7 +69,7 @@ def test_the_consumer_waits_for_each_batch_and_steps_in_between(
     waited = "wait" if in_workers else "load"
     assert names == [waited, *("step", waited) * 4]
     times = [(event["ts"], event["dur"]) for event in stretches(path, of_workers=False)]
-    for (begin, length), (following, _) in zip(times, times[1:], strict=False):
+    for (begin, length), (following, _) in itertools.pairwise(times):
         assert begin + length <= following + 0.001
 
 
@@ -77,7 +79,8 @@ def test_the_file_is_whole_while_the_run_goes_on(tmp_path: Path, monkeypatch: py
     seen = []
     for _ in DataLoader(Squares(), 10, num_workers=2, trace=path):
         seen.append(len(events(path)))
-    assert seen == sorted(seen) and seen[0] > 0
+    assert seen == sorted(seen)
+    assert seen[0] > 0
     assert len(events(path)) > seen[0]
 
 
@@ -103,7 +106,7 @@ def test_two_iterators_share_it(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_written_is_an_error_at_once(tmp_path: Path) -> None:
     loader = DataLoader(Squares(), 10, num_workers=2, trace=tmp_path / "none" / "run.json")
-    with pytest.raises(FileNotFoundError, match="run.json"):
+    with pytest.raises(FileNotFoundError, match=r"run\.json"):
         iter(loader)
 
 
@@ -127,7 +130,8 @@ def test_a_file_does_not_grow_without_end(tmp_path: Path, monkeypatch: pytest.Mo
     path = tmp_path / "run.json"
     with pytest.warns(RuntimeWarning, match="ends here: it has reached"):
         assert len(list(DataLoader(Squares(), 1, num_workers=1, trace=path))) == 50
-    assert events(path) and path.stat().st_size < 20_000
+    assert events(path)
+    assert path.stat().st_size < 20_000
 
 
 def test_a_copy_of_a_loader_does_not_write_on(tmp_path: Path) -> None:
@@ -136,4 +140,5 @@ def test_a_copy_of_a_loader_does_not_write_on(tmp_path: Path) -> None:
     list(loader)
     size = path.stat().st_size
     copy = pickle.loads(pickle.dumps(loader))
-    assert copy.trace == str(path) and path.stat().st_size == size
+    assert copy.trace == str(path)
+    assert path.stat().st_size == size
