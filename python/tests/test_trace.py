@@ -40,7 +40,7 @@ def stretches(path: Path, *, of_workers: bool) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("dispatch", ["auto", "batch"])
 def test_every_row_is_in_a_worker_s_lane_once(tmp_path: Path, workers: str, dispatch: str) -> None:
     path = tmp_path / "run.json"
-    loader = DataLoader(Squares(), 8, num_workers=3, workers=workers, dispatch=dispatch, trace=path)
+    loader = DataLoader(Squares(), 8, num_workers=2, workers=workers, dispatch=dispatch, trace=path)
     for _ in range(2):
         list(loader)
     rows: Counter[tuple[int, int]] = Counter()
