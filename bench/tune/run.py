@@ -83,11 +83,13 @@ def study(name: str, seconds: float | None, repeats: int) -> dict[str, Any]:
 def main() -> int:
     """Every study that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("studies", nargs="*", choices=(*STUDIES, []), default=list(STUDIES))
+    parser.add_argument("studies", nargs="*", metavar="STUDY", help=f"some of {', '.join(STUDIES)}")
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--json", type=Path, metavar="FILE")
     args = parser.parse_args()
+    if unknown := set(args.studies) - set(STUDIES):
+        parser.error(f"there is no study {', '.join(sorted(unknown))}; there are {', '.join(STUDIES)}")
     print(f"{'study':9}{'seconds':>8}  {'chosen':14}{'best':14}{'of best':>8}{'of torch, 0':>13}", flush=True)
     rows = []
     for name in args.studies or STUDIES:

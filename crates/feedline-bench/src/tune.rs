@@ -208,6 +208,26 @@ impl Search {
     }
 }
 
+impl Certainty {
+    /// In a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Only => "only",
+            Self::Sure(_) => "sure",
+            Self::Likely(_) => "likely",
+            Self::Open(_) => "open",
+        }
+    }
+
+    /// How far the next best is behind, if there is one.
+    pub fn apart(self) -> Option<f64> {
+        match self {
+            Self::Only => None,
+            Self::Sure(apart) | Self::Likely(apart) | Self::Open(apart) => Some(apart),
+        }
+    }
+}
+
 /// How sure a recommendation is: how far the next best is behind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Certainty {

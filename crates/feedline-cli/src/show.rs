@@ -141,31 +141,15 @@ pub(crate) fn tuned(search: &Search) -> anyhow::Result<()> {
             grouped(torch.rate())
         )?;
     }
-    match (search.certainty(), ranked.get(1)) {
-        (Certainty::Sure(apart), Some(next)) => {
-            writeln!(
-                out,
-                "sure: the next best ({}) is {:.0} % slower",
-                arguments(&next.point),
-                100.0 * apart
-            )?;
+    if let Some(next) = ranked.get(1) {
+        let (certainty, next) = (search.certainty(), arguments(&next.point));
+        match certainty.apart() {
+            Some(apart) if !matches!(certainty, Certainty::Open(_)) => {
+                let (word, behind) = (certainty.word(), 100.0 * apart);
+                writeln!(out, "{word}: the next best ({next}) is {behind:.0} % slower")?;
+            }
+            _ => writeln!(out, "{next} is as good; measure longer (--seconds) to tell them apart")?,
         }
-        (Certainty::Likely(apart), Some(next)) => {
-            writeln!(
-                out,
-                "likely: the next best ({}) is {:.0} % slower",
-                arguments(&next.point),
-                100.0 * apart
-            )?;
-        }
-        (Certainty::Open(_), Some(next)) => {
-            writeln!(
-                out,
-                "{} is as good; measure longer (--seconds) to tell them apart",
-                arguments(&next.point)
-            )?;
-        }
-        _ => {}
     }
     for one in search.candidates.iter().filter(|one| one.out.is_some()) {
         let why = one.out.as_deref().unwrap_or_default();
@@ -182,14 +166,10 @@ pub(crate) fn tuned_json(search: &Search) -> anyhow::Result<()> {
         })
     };
     let ranked: Vec<_> = search.ranked().iter().map(entry).collect();
-    let (sure, apart) = match search.certainty() {
-        Certainty::Only => ("only", None),
-        Certainty::Sure(apart) => ("sure", Some(apart)),
-        Certainty::Likely(apart) => ("likely", Some(apart)),
-        Certainty::Open(apart) => ("open", Some(apart)),
-    };
+    let certainty = search.certainty();
     let document = serde_json::json!({
-        "kind": "feedline-tune", "version": 1, "ranked": ranked, "certainty": sure, "next_behind": apart,
+        "kind": "feedline-tune", "version": 1, "ranked": ranked, "certainty": certainty.word(),
+        "next_behind": certainty.apart(),
     });
     let mut out = io::stdout().lock();
     serde_json::to_writer_pretty(&mut out, &document)?;
