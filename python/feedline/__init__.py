@@ -13,17 +13,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from feedline._loader import DataLoader as DataLoader
+    from feedline.images import Files as Files
+    from feedline.images import ImageFolder as ImageFolder
 
 try:
     __version__ = version("feedline")
 except PackageNotFoundError:  # used from its source tree
     __version__ = "0"
 
-__all__ = ["DataLoader", "__version__"]
+__all__ = ["DataLoader", "Files", "ImageFolder", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
     """Import torch only when something is asked for that needs it."""
+    if name in ("Files", "ImageFolder"):
+        from feedline import images
+
+        return getattr(images, name)
     if name != "DataLoader":
         raise AttributeError(f"module 'feedline' has no attribute {name!r}")
     try:

@@ -49,11 +49,14 @@ class InlineIter(Placed, _SingleProcessDataLoaderIter):
             with suppress(OSError):
                 self._stack = loader._stack = loader._stack or _structure.Stack()
             self._get = getter(self._dataset)
+        self._native = loader._native()
         self._arrival = loader._arrival_of(self)
         self._on_error = loader.on_error
         self._failures = loader._failures
         place = self._begin(loader, 0)
         self._read = self._progress.delivered
+        if self._native is not None:
+            self._go_native(loader)
         self._streams = self._dataset_kind == _DatasetKind.Iterable
         if self._streams:
             if place is not None and place.streams:
@@ -66,6 +69,24 @@ class InlineIter(Placed, _SingleProcessDataLoaderIter):
                     "state": StreamState.of(dataset, fetcher.dataset_iter),
                 }
             ]
+
+    def _go_native(self, loader: DataLoader[Any]) -> None:
+        """Make samples without Python, where that works."""
+        loader._report = Report("made by the consumer itself, without Python", "num_workers is 0")
+        assert self._native is not None
+        native, get = self._native, getter(self._dataset)
+        address = int(self._base_seed), self._progress.generation
+
+        def native_get(index: Any) -> Any:
+            try:
+                return native.get(index, *address)
+            except (OSError, ValueError, TypeError, IndexError, OverflowError):
+                return get(index)  # as the dataset has it, its error included
+
+        self._get = native_get
+        if self._stack is None:
+            with suppress(OSError):
+                self._stack = loader._stack = loader._stack or _structure.Stack()
 
     def _resume_stream(self, streams: list[dict[str, Any]]) -> None:
         if len(streams) != 1:

@@ -93,7 +93,8 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         self._ground = Ground(loader._commons())
         self._learned = loader._learned
         self._streams = self._dataset_kind == _DatasetKind.Iterable
-        self._rows_wanted = options.dispatch != "batch" and loader._makes_rows()
+        self._native = loader._native()
+        self._rows_wanted = options.dispatch != "batch" and (self._native is not None or loader._makes_rows())
         # Where the user's code makes whole batches, batch k is worker k mod n's, as under torch.
         self._bound_to_worker = self._streams or (self._in_order and not self._rows_wanted)
         self._failures = loader._failures
@@ -132,10 +133,11 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
             on_error=options.on_error,
             parent=os.getpid(),
             batch_size=loader.batch_size,
+            native=self._native,
         )
         self._setup = setup
         self._team: Processes | Threads
-        if options.workers == "thread":
+        if self._native is not None or options.workers == "thread":
             self._team = Threads(setup)
         else:
             context = loader.multiprocessing_context or torch.multiprocessing
@@ -154,7 +156,13 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
 
     def _path(self, loader: DataLoader[Any]) -> tuple[str, str]:
         """How batches are made, and why so."""
-        what = "worker threads" if self._options.workers == "thread" else "worker processes"
+        if self._native is not None and self._learned.rows_fit:
+            return (
+                f"made by {self._num_workers} threads without Python, which share the rows of a batch",
+                "all steps of the dataset are known",
+            )
+        threads = self._native is not None or self._options.workers == "thread"
+        what = "worker threads" if threads else "worker processes"
         whole = f"made whole, each by one of {self._num_workers} {what}"
         if self._options.why_workers:
             what = f"{what} ({self._options.why_workers})"

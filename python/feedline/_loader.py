@@ -19,6 +19,7 @@ from feedline._choice import choose
 from feedline._engine import Commons
 from feedline._inline import LARGEST, Gather, GatherIter, InlineIter
 from feedline._iterator import WorkerIter
+from feedline._lower import ForeignError, Lowered, Native, UnknownError, lower
 from feedline._pace import Learned
 from feedline._place import Place, Progress, encode, generator_of, load_sampler, set_generator
 from feedline._report import Report
@@ -71,6 +72,9 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         rng: ``"sample"``: ``random``, ``numpy.random`` and ``torch`` are seeded for every sample by
             (seed, epoch, index), so that augmentations do not depend on the number of workers;
             ``"torch"``: torch's random streams, one for each worker.
+        native: ``"auto"``: a dataset whose steps are all known (`feedline.ImageFolder`, or torchvision's with
+            transforms as they come) is loaded without Python, by threads; ``"off"``; ``"require"`` raises an error
+            that says what is not known.
         on_error: what becomes of a sample that cannot be loaded: ``"raise"`` its error in place of its batch,
             ``"skip"`` it, or ``"replace"`` it by another one of the same batch. `failures` lists them.
         device: where batches arrive, copied beside the training step.
@@ -107,6 +111,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         dispatch: str = "auto",
         rng: str = "sample",
         on_error: str = "raise",
+        native: str = "auto",
         device: torch.device | str | None = None,
         trace: str | os.PathLike[str] | None = None,
     ) -> None:
@@ -115,6 +120,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         self.dispatch = _check("dispatch", dispatch, ("auto", "batch"))
         self.rng = _check("rng", rng, ("sample", "torch"))
         self.on_error = _check("on_error", on_error, ("raise", "skip", "replace"))
+        self.native = _check("native", native, ("auto", "off", "require"))
+        self._lowered: Lowered | None = None
         self._chosen: tuple[str, str] | None = None
         self.device = None if device is None else torch.device(device)
         self.trace = None if trace is None else os.fspath(trace)
@@ -127,6 +134,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         self._stack: _structure.Stack | None = None
         self._resume: Place | None = None
         self._epochs = 0
+        self._left_to_python = ""
         self._progress: Progress | None = None
         self._report = Report("not made yet", "iteration has not begun")
         super().__init__(
@@ -175,6 +183,31 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             and not getattr(self.dataset, "__getitems__", None)
         )
 
+    def _native(self) -> Native | None:
+        """The dataset as it can be loaded without Python, if it can."""
+        if self.native == "off":
+            return None
+        try:
+            if not (self._auto_collation and self._dataset_kind == _DatasetKind.Map):
+                raise UnknownError("samples are not collated, or come as a stream")
+            if not _structure.collates_by_default(self.collate_fn):
+                raise UnknownError("there is a collate_fn")
+            if self._options.dispatch == "batch" or self._options.rng == "torch":
+                raise UnknownError("torch's way was asked for: dispatch is 'batch', or rng is 'torch'")
+            if self.worker_init_fn is not None:
+                raise UnknownError("there is a worker_init_fn, which may change the dataset")
+            lowered = lower(self.dataset, self._lowered)
+        except UnknownError as why:
+            self._lowered = None
+            if self.native == "require":
+                raise ValueError(f"native='require', but {why}") from None
+            self._left_to_python = "" if isinstance(why, ForeignError) else str(why)
+            return None
+        if lowered is not self._lowered:
+            self._lowered, self._learned = lowered, Learned()
+        self._left_to_python = ""
+        return lowered.native
+
     def _gather(self) -> Gather | None:
         """How to gather batches from memory, if the dataset is there and nothing but its numbers matters."""
         plain = (
@@ -197,9 +230,14 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             if not self.prefetch_factor:
                 return super()._get_iterator()  # torch refuses that
             self.check_worker_number_rationality()
-        if (gather := self._gather()) is not None:
+        if (gather := self._gather()) is not None and self.native != "require":
             return TracedGatherIter(self, gather) if self.trace else GatherIter(self, gather)
-        if self.num_workers > 0 and self.workers == "auto" and self._chosen is None:
+        if (
+            self.num_workers > 0
+            and self.workers == "auto"
+            and self._chosen is None
+            and self._native() is None
+        ):
             self._choose_workers()
         if self.num_workers > 0:
             return WorkerIter(self)
@@ -264,7 +302,10 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
 
     def explain(self) -> str:
         """In sentences: how batches are made and why so, what limits now, and what could be changed."""
-        return self._report.explain()
+        said = self._report.explain()
+        if self._left_to_python:
+            said += f" Samples are made by Python, because {self._left_to_python}."
+        return said
 
     def failures(self) -> list[dict[str, Any]]:
         """The samples that could not be loaded, in all epochs so far."""
@@ -274,7 +315,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         """What is copied or pickled: all but memory and processes."""
         state = dict(self.__dict__)
         state.update(_shared=None, _stack=None, _arrival=None, _traced=None, _learned=Learned())
-        state.update(_iterator=None, _progress=None)
+        state.update(_iterator=None, _progress=None, _lowered=None)
         state["_failures"] = list(self._failures)
         state["_report"] = Report("not made yet", "iteration has not begun")
         return state

@@ -91,6 +91,8 @@ class Setup:
     #: The epoch that is under way.
     generation: int = 0
     threads: bool = False
+    #: If rows are made without Python.
+    native: Any = None
     #: Of a stream: what a former worker of the same number was asked for and has delivered; and, for each
     #: worker, where it is to begin.
     skip: tuple[Any, ...] = ()
@@ -293,21 +295,28 @@ class Worker:
             self._replaced, self._row = [], claim.first
             if self._seeds is not None:
                 self._seeds.begin()
-            seeded = self._seeds is not None and self._seeds.active
-            objects, failures = self._seat.fill(claim, self._get, self, listed, seeded)
+            objects, failures = self._fill(claim, listed)
             if self._seeds is None or not self._seeds.must_repeat():
                 break
         failures += self._replaced
         self._seat.done(claim, pickle.dumps((objects, failures)) if objects or failures else None)
 
+    def _fill(self, claim: Claim, listed: list[Any] | None) -> tuple[list[list[Any]], list[Any]]:
+        setup = self._setup
+        if setup.native is not None:
+            address = setup.base_seed, claim.generation
+            return self._seat.fill_images(claim, setup.native.images, self._get, self, listed, address)
+        seeded = self._seeds is not None and self._seeds.active
+        return self._seat.fill(claim, self._get, self, listed, seeded)
+
     def seed(self, index: Any) -> None:
         """Called before a sample is loaded."""
-        assert self._seeds is not None
-        self._seeds.seed(index)
+        if self._seeds is not None:
+            self._seeds.seed(index)
 
     def describe(self, sample: Any) -> bytes | None:
-        """Called with the first sample, to find out its structure."""
-        return _structure.describe(sample)
+        """Called with the first sample, to find out its structure; with none if all are like the prototype."""
+        return _structure.describe(self._setup.native.prototype if sample is None else sample)
 
     def columns(self, described: bytes) -> Columns:
         """Called once for each structure."""

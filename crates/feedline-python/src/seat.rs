@@ -3,6 +3,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use feedline_board::{Extent, copy_past_caches};
+use feedline_core::{Key, Purpose};
 use pyo3::{
     buffer::PyBuffer,
     exceptions::{PyException, PyMemoryError, PyRuntimeError},
@@ -13,6 +14,7 @@ use pyo3::{
 use crate::{
     board::{Indices, read_indices},
     columns::{Columns, Samples, Target},
+    images::Images,
     memory::Commons,
     parcel::{self, place_after},
 };
@@ -172,6 +174,76 @@ impl Seat {
             }
         }
         Ok((rows.map(|rows| rows.objects).unwrap_or_default(), failures))
+    }
+
+    /// Fills the rows of a claim with images, without Python. Those that cannot be made so are asked of `get`, as in
+    /// `fill`. Random numbers are those of (seed, epoch, index).
+    #[allow(clippy::too_many_arguments)]
+    fn fill_images<'py>(
+        &mut self,
+        py: Python<'py>,
+        claim: &Claim,
+        images: &Images,
+        get: &Bound<'py, PyAny>,
+        clerk: &Bound<'py, PyAny>,
+        indices: Option<&Bound<'py, PyList>>,
+        address: (u64, u64),
+    ) -> PyResult<(Vec<Py<PyList>>, Bound<'py, PyList>)> {
+        let failures = PyList::empty(py);
+        let indices = self.run_indices(py, claim, indices)?;
+        let Some(rows) = self.rows(py, &claim.0, clerk, &py.None().into_bound(py), 0)? else {
+            return Ok((Vec::new(), failures));
+        };
+        // Indices that are not plain numbers are for Python.
+        let numbers: Vec<Option<usize>> = indices.iter().map(|index| index.extract().ok()).collect();
+        let (image, label) = (images.0.pipeline().row_bytes(), size_of::<i64>());
+        let [begin, labels, ..] = rows.offsets[..] else { return Err(PyRuntimeError::new_err("no columns")) };
+        if begin + image * claim.0.of > labels || labels + label * claim.0.of > rows.offsets[2] {
+            return Err(PyRuntimeError::new_err("the columns are of other images"));
+        }
+        let (start, seat) = (rows.start as usize, &self.seat);
+        let key = Key::new(address.0, address.1, Purpose::Sample);
+        let left = py.detach(|| {
+            let mut left = Vec::new();
+            for (at, unit) in claim.0.units.clone().enumerate() {
+                if seat.odd(&claim.0) != 0 {
+                    break;
+                }
+                seat.at(&claim.0, unit);
+                let (row, place) = (start + begin + unit * image, start + labels + unit * label);
+                // SAFETY: the region is as long as its columns, and this row of it is ours until it is done.
+                let row = unsafe { std::slice::from_raw_parts_mut(row as *mut u8, image) };
+                let made = numbers[at].and_then(|index| {
+                    images.0.write_image(index, &mut key.rng(index as u64), row).ok()?;
+                    images.0.labels().get(index)
+                });
+                match made {
+                    // SAFETY: as above; columns begin where any number may.
+                    Some(value) => unsafe { (place as *mut i64).write(*value) },
+                    None => left.push((at, unit)),
+                }
+            }
+            left
+        });
+        for (at, unit) in left {
+            let index = indices.get_item(at)?;
+            clerk.call_method1("seed", (&index,))?;
+            match get.call1((&index,)) {
+                Ok(sample) => {
+                    let Rows { start, offsets, columns, objects } = &rows;
+                    let target = Target { start: *start, offsets, row: unit, objects };
+                    if !columns.get().write(&sample, &target).unwrap_or(false) {
+                        self.seat.set_odd(&claim.0, ODD_TICKET);
+                        break;
+                    }
+                }
+                Err(error) if error.is_instance_of::<PyException>(py) => {
+                    failures.append(clerk.call_method1("failed", (unit, index, error.into_value(py)))?)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((rows.objects, failures))
     }
 
     /// Marks a claim as done, with a note.

@@ -32,11 +32,15 @@
 //! - **Resume anywhere**: a [`State`] is a line of JSON, taken after any batch.
 //! - **Failures are values**: raise, skip or replace, with a [`Manifest`].
 //! - **Bounded**: in batches and bytes; memory is reused, never while a batch is held.
+//! - **Images** from files, without a line of decoding: `images`, with the feature of that name (it builds
+//!   libjpeg-turbo, for which cmake and nasm are needed).
 //!
 //! [`Spec`] (asked) becomes [`Loader`] (checked) becomes [`Epoch`] (running).
 
 mod dataset;
 mod gather;
+#[cfg(feature = "images")]
+pub mod images;
 mod loader;
 mod map;
 mod sample;

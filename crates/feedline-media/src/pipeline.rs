@@ -1,0 +1,150 @@
+//! From the bytes of a file to the row of a batch: checked steps, then numbers of one shape.
+
+use std::sync::Arc;
+
+use feedline_core::{DType, SampleRng};
+
+use crate::{
+    MediaError,
+    canvas::{Canvas, Scratch},
+    normalise::{self, Normalise, Unit},
+    transform::{Refused, Shape, Transform},
+};
+
+/// How numbers are arranged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Arrangement {
+    /// Channel, row, column.
+    #[default]
+    Planes,
+    /// Row, column, channel.
+    Pixels,
+}
+
+/// What becomes of the pixels.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Numbers {
+    /// Bytes as they are.
+    Bytes,
+    /// Floats, and how bytes become them.
+    Floats(Unit, Vec<MeanStd>),
+}
+
+/// The mean and the standard deviation of each channel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MeanStd {
+    /// What is taken off.
+    pub mean: Vec<f32>,
+    /// By what it is divided.
+    pub std: Vec<f32>,
+}
+
+/// Checked steps to rows of one shape.
+#[derive(Clone, Debug)]
+pub struct Pipeline {
+    steps: Arc<[Arc<dyn Transform>]>,
+    /// Absent for bytes.
+    normalise: Option<Normalise>,
+    arrangement: Arrangement,
+    size: (usize, usize),
+    channels: usize,
+}
+
+impl Pipeline {
+    /// Steps that fit together and give images of one size; otherwise, what to change.
+    pub fn new(
+        steps: Vec<Arc<dyn Transform>>,
+        numbers: Numbers,
+        arrangement: Arrangement,
+    ) -> Result<Self, Refused> {
+        let mut shape = Shape { size: None, channels: 3 };
+        for step in &steps {
+            shape = step.shape(shape)?;
+        }
+        let Shape { size: Some(size), channels } = shape else {
+            return Err(Refused(
+                "images may have any size, rows of a batch have one: end with a crop, or resize to a width and a height"
+                    .into(),
+            ));
+        };
+        let normalise = match numbers {
+            Numbers::Bytes => None,
+            Numbers::Floats(unit, shifts) => Some(normalised(unit, shifts, channels)?),
+        };
+        Ok(Self { steps: steps.into(), normalise, arrangement, size, channels })
+    }
+
+    /// The extents of a row.
+    pub fn shape(&self) -> [usize; 3] {
+        let (width, height) = self.size;
+        match self.arrangement {
+            Arrangement::Planes => [self.channels, height, width],
+            Arrangement::Pixels => [height, width, self.channels],
+        }
+    }
+
+    /// The type of its numbers.
+    pub fn dtype(&self) -> DType {
+        if self.normalise.is_some() { DType::F32 } else { DType::U8 }
+    }
+
+    /// Bytes of a row.
+    pub fn row_bytes(&self) -> usize {
+        self.shape().iter().product::<usize>() * self.dtype().size()
+    }
+
+    /// Whether random numbers are drawn.
+    pub fn is_random(&self) -> bool {
+        self.steps.iter().any(|step| step.is_random())
+    }
+
+    /// Writes the row of an image, which has the bytes of a file.
+    ///
+    /// # Panics
+    /// If `row` has not as many bytes as a row, or floats do not begin where floats may.
+    pub fn write(
+        &self,
+        bytes: &[u8],
+        rng: &mut SampleRng,
+        scratch: &mut Scratch,
+        row: &mut [u8],
+    ) -> Result<(), MediaError> {
+        assert_eq!(row.len(), self.row_bytes(), "a row of another length");
+        let mut canvas = Canvas::open(bytes, scratch)?;
+        for step in &*self.steps {
+            step.apply(&mut canvas, rng)?;
+        }
+        canvas.look(|pixels, flips| match (&self.normalise, self.arrangement) {
+            (None, arrangement) => normalise::bytes(pixels, flips, arrangement == Arrangement::Planes, row),
+            (Some(normalise), Arrangement::Planes) => {
+                normalise.planes(pixels, flips, bytemuck::cast_slice_mut(row));
+            }
+            (Some(normalise), Arrangement::Pixels) => {
+                normalise.pixels(pixels, flips, bytemuck::cast_slice_mut(row));
+            }
+        })
+    }
+}
+
+fn normalised(unit: Unit, shifts: Vec<MeanStd>, channels: usize) -> Result<Normalise, Refused> {
+    let mut normalise = Normalise::unit(unit, channels);
+    for MeanStd { mut mean, mut std } in shifts {
+        // One for all channels is one for each.
+        for values in [&mut mean, &mut std] {
+            if values.len() == 1 {
+                *values = vec![values[0]; channels];
+            }
+            if values.len() != channels {
+                let given = values.len();
+                return Err(Refused(format!("normalise: {given} values were given for {channels} channels")));
+            }
+        }
+        if std.contains(&0.0) {
+            return Err(Refused(
+                "normalise: a standard deviation is 0, and nothing can be divided by it".into(),
+            ));
+        }
+        normalise = normalise.then(&mean, &std);
+    }
+    Ok(normalise)
+}

@@ -1,0 +1,222 @@
+//! Images in files, made into rows without Python.
+
+use std::{path::PathBuf, sync::Arc};
+
+use feedline::images::{
+    self as media, Arrangement, Filter, Folder, FolderError, Like, MeanStd, Numbers, Paths, Pipeline,
+    Transform, Unit,
+    transform::{
+        CentreCrop, ColourJitter, Flip, Grayscale, Mirror, Pad, RandomCrop, RandomResizedCrop, ResizeShort,
+        ResizeTo,
+    },
+};
+use feedline_core::{DType, Key, Purpose};
+use pyo3::{
+    exceptions::{PyFileNotFoundError, PyIndexError, PyOSError, PyValueError},
+    prelude::*,
+    types::{PyByteArray, PyTuple},
+};
+
+/// The classes of a folder, its files, and the class of each.
+#[pyfunction]
+pub(crate) fn list_folder(py: Python<'_>, root: PathBuf) -> PyResult<(Vec<String>, Vec<PathBuf>, Vec<u32>)> {
+    let listed = py.detach(|| Folder::list(&root));
+    let Folder { classes, paths, labels } = listed.map_err(|error| match error {
+        FolderError::Unreadable { error, path } => {
+            let text = format!("{} cannot be listed: {error}", path.display());
+            // The type says what kind of trouble it is.
+            match PyErr::from(error) {
+                kind if kind.is_instance_of::<PyFileNotFoundError>(py) => PyFileNotFoundError::new_err(text),
+                _ => PyOSError::new_err(text),
+            }
+        }
+        other => PyFileNotFoundError::new_err(other.to_string()),
+    })?;
+    Ok((classes, paths.iter().map(PathBuf::from).collect(), labels))
+}
+
+/// Images in files, and the steps that make rows of them.
+#[pyclass(frozen, module = "feedline._engine")]
+pub(crate) struct Images(pub(crate) media::Images);
+
+#[pymethods]
+impl Images {
+    /// `steps` are tuples, each with its name first. There is one label for each path, or none at all.
+    #[new]
+    fn new(paths: Vec<PathBuf>, labels: Vec<i64>, steps: Vec<Bound<'_, PyTuple>>) -> PyResult<Self> {
+        if !labels.is_empty() && labels.len() != paths.len() {
+            let text = format!("there are {} labels for {} files", labels.len(), paths.len());
+            return Err(PyValueError::new_err(text));
+        }
+        let pipeline = pipeline(&steps)?;
+        Ok(Self(media::Images::new(paths.into_iter().collect::<Paths>(), labels, pipeline)))
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.paths().len()
+    }
+
+    /// The extents of a row.
+    #[getter]
+    fn shape(&self) -> (usize, usize, usize) {
+        self.0.pipeline().shape().into()
+    }
+
+    /// The type of its numbers.
+    #[getter]
+    fn dtype(&self) -> &'static str {
+        if self.0.pipeline().dtype() == DType::F32 { "float32" } else { "uint8" }
+    }
+
+    /// Whether it differs from epoch to epoch.
+    #[getter]
+    fn is_random(&self) -> bool {
+        self.0.pipeline().is_random()
+    }
+
+    /// The label of an image.
+    fn label(&self, index: usize) -> PyResult<i64> {
+        self.0.labels().get(index).copied().ok_or_else(|| PyIndexError::new_err("there is no such image"))
+    }
+
+    /// One row.
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        index: usize,
+        seed: u64,
+        epoch: u64,
+    ) -> PyResult<Bound<'py, PyByteArray>> {
+        let mut row = vec![0f32; self.0.pipeline().row_bytes().div_ceil(4)];
+        let made = py.detach(|| {
+            let bytes = &mut bytemuck::cast_slice_mut(&mut row)[..self.0.pipeline().row_bytes()];
+            self.0.write_image(index, &mut Key::new(seed, epoch, Purpose::Sample).rng(index as u64), bytes)
+        });
+        made.map_err(to_python)?;
+        Ok(PyByteArray::new(py, &bytemuck::cast_slice(&row)[..self.0.pipeline().row_bytes()]))
+    }
+}
+
+fn to_python(error: media::ImageError) -> PyErr {
+    match error {
+        media::ImageError::NoSuch(..) => PyIndexError::new_err(error.to_string()),
+        media::ImageError::Unreadable { path, error } => {
+            // With its number, Python knows which kind of OSError it is.
+            let text = error.to_string();
+            match error.raw_os_error() {
+                Some(number) => PyOSError::new_err((number, text, path)),
+                None => PyOSError::new_err(format!("{}: {text}", path.display())),
+            }
+        }
+        media::ImageError::Unfit { .. } => PyValueError::new_err(error.to_string()),
+    }
+}
+
+/// Steps by their names.
+fn pipeline(steps: &[Bound<'_, PyTuple>]) -> PyResult<Pipeline> {
+    let (mut transforms, mut numbers) = (Vec::<Arc<dyn Transform>>::new(), Numbers::Bytes);
+    let mut arrangement = Arrangement::Planes;
+    for step in steps {
+        let name: String = step.get_item(0)?.extract()?;
+        match name.as_str() {
+            "float" => numbers = Numbers::Floats(unit(&argument::<String>(step, 1)?)?, Vec::new()),
+            "normalise" => {
+                let (mean, std) = (argument(step, 1)?, argument(step, 2)?);
+                match &mut numbers {
+                    Numbers::Floats(_, shifts) => shifts.push(MeanStd { mean, std }),
+                    Numbers::Bytes => return Err(PyValueError::new_err("bytes cannot be normalised")),
+                }
+            }
+            "channels_last" => arrangement = Arrangement::Pixels,
+            _ => transforms.push(transform(&name, step)?),
+        }
+    }
+    Pipeline::new(transforms, numbers, arrangement).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+fn transform(name: &str, step: &Bound<'_, PyTuple>) -> PyResult<Arc<dyn Transform>> {
+    let size = || -> PyResult<(usize, usize)> { Ok((argument(step, 1)?, argument(step, 2)?)) };
+    Ok(match name {
+        "resize_short" => Arc::new(ResizeShort {
+            side: argument(step, 1)?,
+            longest: argument(step, 2)?,
+            filter: filter(&argument::<String>(step, 3)?)?,
+            like: like(&argument::<String>(step, 4)?)?,
+        }),
+        "resize_to" => Arc::new(ResizeTo {
+            size: size()?,
+            filter: filter(&argument::<String>(step, 3)?)?,
+            like: like(&argument::<String>(step, 4)?)?,
+        }),
+        "centre_crop" => Arc::new(CentreCrop { size: size()? }),
+        "random_crop" => {
+            let sides: Option<[usize; 4]> = argument(step, 3)?;
+            let (fill, if_needed): ([u8; 3], bool) = (argument(step, 4)?, argument(step, 5)?);
+            Arc::new(RandomCrop {
+                size: size()?,
+                pad: sides.map(|sides| Pad { sides, fill }),
+                if_needed: if_needed.then_some(fill),
+            })
+        }
+        "random_resized_crop" => Arc::new(RandomResizedCrop {
+            size: size()?,
+            scale: argument(step, 3)?,
+            ratio: argument(step, 4)?,
+            filter: filter(&argument::<String>(step, 5)?)?,
+            like: like(&argument::<String>(step, 6)?)?,
+        }),
+        "mirror" => Arc::new(Mirror(argument(step, 1)?)),
+        "flip" => Arc::new(Flip(argument(step, 1)?)),
+        "pad" => Arc::new(Pad { sides: argument(step, 1)?, fill: argument(step, 2)? }),
+        "grayscale" => Arc::new(Grayscale {
+            channels: argument(step, 1)?,
+            probability: argument(step, 2)?,
+            like: like(&argument::<String>(step, 3)?)?,
+        }),
+        "colour_jitter" => Arc::new(ColourJitter {
+            brightness: argument(step, 1)?,
+            contrast: argument(step, 2)?,
+            saturation: argument(step, 3)?,
+            hue: argument(step, 4)?,
+        }),
+        _ => return Err(PyValueError::new_err(format!("there is no step {name:?}"))),
+    })
+}
+
+fn argument<'py, T>(step: &Bound<'py, PyTuple>, at: usize) -> PyResult<T>
+where
+    T: for<'a> FromPyObject<'a, 'py, Error: Into<PyErr>>,
+{
+    step.get_item(at)?.extract().map_err(Into::into)
+}
+
+fn filter(name: &str) -> PyResult<Filter> {
+    match name {
+        "nearest" => Ok(Filter::Nearest),
+        "bilinear" => Ok(Filter::Bilinear),
+        "bicubic" => Ok(Filter::Bicubic),
+        _ => Err(PyValueError::new_err(format!(
+            "there is no filter {name:?}; there are 'nearest', 'bilinear', 'bicubic'"
+        ))),
+    }
+}
+
+fn like(name: &str) -> PyResult<Like> {
+    match name {
+        "pillow" => Ok(Like::Pillow),
+        "pillow < 13" => Ok(Like::OlderPillow),
+        "torchvision" => Ok(Like::Torchvision),
+        _ => Err(PyValueError::new_err(format!(
+            "like {name:?}: there are 'pillow', 'pillow < 13' and 'torchvision'"
+        ))),
+    }
+}
+
+fn unit(name: &str) -> PyResult<Unit> {
+    match name {
+        "divided" => Ok(Unit::Divided),
+        "multiplied" => Ok(Unit::Multiplied),
+        "not" => Ok(Unit::Not),
+        _ => Err(PyValueError::new_err(format!("there is no scale {name:?}"))),
+    }
+}

@@ -1,0 +1,71 @@
+//! Images as rows: files to batches, with nothing but this crate.
+#![cfg(feature = "images")]
+
+use std::{fs::File, path::Path};
+
+use feedline::{
+    OnFailure, Spec,
+    images::{Images, Paths},
+};
+
+/// A PNG of one colour.
+fn write(path: &Path, (width, height): (u32, u32), colour: [u8; 3]) {
+    let mut encoder = png::Encoder::new(File::create(path).unwrap(), width, height);
+    encoder.set_color(png::ColorType::Rgb);
+    let mut writer = encoder.write_header().unwrap();
+    writer.write_image_data(&colour.repeat((width * height) as usize)).unwrap();
+}
+
+#[test]
+fn a_folder_becomes_batches() {
+    let root = tempfile::tempdir().unwrap();
+    for (class, colour) in [("cats", [255, 0, 51]), ("dogs", [0, 102, 204])] {
+        std::fs::create_dir(root.path().join(class)).unwrap();
+        for (name, size) in [("a.png", (40, 30)), ("b.png", (9, 50)), ("c.png", (64, 64))] {
+            write(&root.path().join(class).join(name), size, colour);
+        }
+    }
+    for workers in [0, 2] {
+        let images =
+            Images::folder(root.path()).unwrap().resize(20).centre_crop(16, 8).normalise([0.0], [1.0]);
+        let mut loader = Spec::rows(images.build().unwrap()).batch_size(4).workers(workers).build().unwrap();
+        let batches: Vec<_> = loader.epoch().map(Result::unwrap).collect();
+        assert_eq!(batches[0].shape("image").unwrap(), [4, 3, 8, 16]);
+        assert_eq!(batches[0].slice::<i64>("label").unwrap(), [0, 0, 0, 1]);
+        let (cat, plane) = (batches[0].slice::<f32>("image").unwrap(), 16 * 8);
+        assert!(cat[..plane].iter().all(|red| *red == 1.0));
+        assert!(cat[plane..2 * plane].iter().all(|green| *green == 0.0));
+        assert!(cat[2 * plane..3 * plane].iter().all(|blue| *blue == 0.2));
+        assert_eq!(batches[1].slice::<i64>("label").unwrap(), [1, 1]);
+    }
+}
+
+#[test]
+fn a_file_that_is_no_image_is_named() {
+    let root = tempfile::tempdir().unwrap();
+    let (good, bad) = (root.path().join("good.png"), root.path().join("bad.png"));
+    write(&good, (8, 8), [1, 2, 3]);
+    std::fs::write(&bad, "<html>").unwrap();
+    let spec = || {
+        let paths: Paths = [&good, &bad].into_iter().collect();
+        let images = Images::files(paths, vec![5, 6]).centre_crop(4, 4).as_bytes();
+        Spec::rows(images.build().unwrap()).batch_size(2)
+    };
+    let error = spec().build().unwrap().epoch().next().unwrap().unwrap_err().to_string();
+    assert!(error.contains("bad.png") && error.contains("HTML"), "{error}");
+    let mut skipping = spec().on_failure(OnFailure::Skip).build().unwrap();
+    let batch = skipping.epoch().next().unwrap().unwrap();
+    assert_eq!(batch.slice::<i64>("label").unwrap(), [5]);
+    assert_eq!(batch.slice::<u8>("image").unwrap()[..16], [1; 16]);
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let files = || Images::files(["a.jpg"].iter().collect(), Vec::new());
+    let refused = files().resize(256).build().err().unwrap().to_string();
+    assert!(refused.contains("end with a crop"), "{refused}");
+    assert!(Images::files(["a.jpg"].iter().collect(), vec![1, 2]).resize_to(8, 8).build().is_err());
+    assert!(files().resize_to(8, 8).as_bytes().normalise([0.5], [0.5]).build().is_err());
+    assert!(files().random_resized_crop(8, 8).random_mirror().channels_last().build().is_ok());
+    assert!(files().resize_to(8, 8).random_crop(9, 9).build().is_err());
+}

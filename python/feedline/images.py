@@ -1,0 +1,247 @@
+"""Images in files, decoded and transformed in Rust: no Python for a sample, no GIL, no worker processes.
+
+>>> images = ImageFolder("imagenette/train").resize(256).center_crop(224).normalize(MEAN, STD)  # doctest: +SKIP
+>>> for x, y in feedline.DataLoader(images, batch_size=64, shuffle=True, num_workers=8): ...  # doctest: +SKIP
+
+Sizes are (height, width) or one number for both, as torchvision has them. Results are Pillow's and torchvision's to
+the bit where nothing is random.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterable, Sequence
+from copy import copy
+from functools import cached_property
+from typing import Any, Self
+
+from feedline import _engine
+
+Step = tuple[Any, ...]
+Size = int | Sequence[int]
+Range = tuple[float, float]
+
+
+class Files:
+    """Images in files, with labels if there are any, and the steps that make rows of them.
+
+    Every step gives a new object, and leaves the old one as it was. ``[index]`` gives an array and its label; under
+    `feedline.DataLoader`, threads make whole batches.
+
+    Args:
+        paths: the files.
+        labels: a whole number for each file; 0 for all if there are none.
+    """
+
+    def __init__(self, paths: Iterable[str | os.PathLike[str]], labels: Iterable[int] | None = None) -> None:
+        """List files, and labels if there are any."""
+        self.paths = [os.fspath(path) for path in paths]
+        self.targets = [0] * len(self.paths) if labels is None else [int(label) for label in labels]
+        if len(self.targets) != len(self.paths):
+            raise ValueError(
+                f"there are {len(self.targets)} labels for {len(self.paths)} files; give one for each"
+            )
+        self._steps: tuple[Step, ...] = ()
+
+    def __len__(self) -> int:
+        """How many images there are."""
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        """The array of an image, and its label."""
+        import numpy as np
+
+        index = range(len(self))[index]
+        # Random steps are as random as the program is: seeded if ``random`` is.
+        seed = random.getrandbits(63) if self._engine.is_random else 0
+        row = np.frombuffer(self._engine.read(index, seed, 0), dtype=self._engine.dtype)
+        return row.reshape(self._engine.shape), self.targets[index]
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """The extents of an image: channels, height, width, unless channels are last. Refuses impossible steps."""
+        return self._engine.shape
+
+    @property
+    def dtype(self) -> str:
+        """The type of its numbers: ``"float32"`` or ``"uint8"``."""
+        return self._engine.dtype
+
+    @cached_property
+    def _engine(self) -> _engine.Images:
+        return _engine.Images(self.paths, self.targets, list(self._steps))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but what is made anew."""
+        return {name: value for name, value in self.__dict__.items() if name != "_engine"}
+
+    def _then(self, *step: Any) -> Self:
+        new = copy(self)
+        if self._is_float and step[0] != "normalise":
+            raise ValueError(f"{step[0]} changes pixels: it belongs before to_float and normalize")
+        new._steps = (*self._steps, step)
+        return new
+
+    @property
+    def _is_float(self) -> bool:
+        return any(step[0] == "float" for step in self._steps)
+
+    def resize(
+        self, size: Size, interpolation: str = "bilinear", max_size: int | None = None, like: str = "pillow"
+    ) -> Self:
+        """Another size: the shorter side to a number, or (height, width).
+
+        Args:
+            size: the length of the shorter side, or (height, width).
+            interpolation: ``"bilinear"``, ``"bicubic"`` or ``"nearest"``.
+            max_size: the longest that the longer side may get.
+            like: the same to the bit as ``"pillow"``, as ``"pillow < 13"``, or as ``"torchvision"`` resizes tensors.
+        """
+        if isinstance(size, int):
+            return self._then("resize_short", size, max_size, interpolation, like)
+        if max_size is not None:
+            raise ValueError("max_size is for a size of one number: the longer side is given already")
+        height, width = _both(size)
+        return self._then("resize_to", width, height, interpolation, like)
+
+    def center_crop(self, size: Size) -> Self:
+        """The middle; what is smaller gets a black border."""
+        height, width = _both(size)
+        return self._then("centre_crop", width, height)
+
+    def random_crop(
+        self, size: Size, padding: Size | None = None, pad_if_needed: bool = False, fill: Size = 0
+    ) -> Self:
+        """A part from anywhere, after a border was put around it if one is asked for."""
+        height, width = _both(size)
+        sides = None if padding is None else _sides(padding)
+        return self._then("random_crop", width, height, sides, _colour(fill), pad_if_needed)
+
+    def random_resized_crop(
+        self,
+        size: Size,
+        scale: Range = (0.08, 1.0),
+        ratio: Range = (3 / 4, 4 / 3),
+        interpolation: str = "bilinear",
+        like: str = "pillow",
+    ) -> Self:
+        """A part from anywhere, of any size and about any shape, brought to one size."""
+        height, width = _both(size)
+        return self._then(
+            "random_resized_crop", width, height, tuple(scale), tuple(ratio), interpolation, like
+        )
+
+    def random_horizontal_flip(self, p: float = 0.5) -> Self:
+        """Left to right, with a probability."""
+        return self._then("mirror", p)
+
+    def random_vertical_flip(self, p: float = 0.5) -> Self:
+        """Upside down, with a probability."""
+        return self._then("flip", p)
+
+    def pad(self, padding: Size, fill: Size = 0) -> Self:
+        """A border of one colour: one width, (left and right, above and below), or (left, above, right, below)."""
+        return self._then("pad", _sides(padding), _colour(fill))
+
+    def grayscale(self, num_output_channels: int = 1) -> Self:
+        """Brightness alone, in one channel or three."""
+        return self._then("grayscale", num_output_channels, 1.0, "pillow")
+
+    def random_grayscale(self, p: float = 0.1) -> Self:
+        """Brightness alone, with a probability; three channels."""
+        return self._then("grayscale", 3, p, "pillow")
+
+    def color_jitter(
+        self,
+        brightness: float | Range = 0.0,
+        contrast: float | Range = 0.0,
+        saturation: float | Range = 0.0,
+        hue: float | Range = 0.0,
+    ) -> Self:
+        """Other light: each a number (factors from 1 - number to 1 + number; hue from -number) or a range."""
+        factors = [_factors(value, 1.0) for value in (brightness, contrast, saturation)]
+        return self._then("colour_jitter", *factors, _factors(hue, 0.0))
+
+    def to_float(self) -> Self:
+        """Floats between 0 and 1 instead of bytes."""
+        return self if self._is_float else self._then("float", "divided")
+
+    def normalize(self, mean: Sequence[float], std: Sequence[float]) -> Self:
+        """Floats less a mean, divided by a standard deviation, for each channel."""
+        return self.to_float()._then("normalise", list(mean), list(std))
+
+    def channels_last(self) -> Self:
+        """Row, column, channel instead of channel, row, column."""
+        new = copy(self)
+        new._steps = (*self._steps, ("channels_last",))
+        return new
+
+    def __copy__(self) -> Self:
+        """The same files; its own steps."""
+        new = type(self).__new__(type(self))
+        new.__dict__.update(self.__getstate__())
+        return new
+
+    def __repr__(self) -> str:
+        """The files and the steps."""
+        steps = "".join(f".{name}{arguments!r}" for name, *arguments in self._steps)
+        return f"{type(self).__name__}({len(self)} images){steps}"
+
+
+class ImageFolder(Files):
+    """A folder with one folder for each class, as torchvision's of the same name.
+
+    Args:
+        root: the folder.
+    """
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        """List a folder."""
+        self.root = os.fspath(root)
+        self.classes, paths, labels = _engine.list_folder(self.root)
+        self.class_to_idx = {name: number for number, name in enumerate(self.classes)}
+        super().__init__(paths, labels)
+
+
+def _both(size: Size) -> tuple[int, int]:
+    if isinstance(size, int):
+        return size, size
+    if len(size) == 1:
+        return size[0], size[0]
+    if len(size) != 2:
+        raise ValueError(f"a size is one number or (height, width), not {tuple(size)}")
+    return size[0], size[1]
+
+
+def _sides(padding: Size) -> list[int]:
+    """Left, above, right, below."""
+    if isinstance(padding, int):
+        return [padding] * 4
+    if len(padding) == 1:
+        return [padding[0]] * 4
+    if len(padding) == 2:
+        return [padding[0], padding[1]] * 2
+    if len(padding) != 4:
+        raise ValueError(f"a border has one, two or four widths, not {len(padding)}")
+    return list(padding)
+
+
+def _colour(fill: Size) -> list[int]:
+    if isinstance(fill, int):
+        return [fill] * 3
+    if len(fill) == 1:
+        return [fill[0]] * 3
+    if len(fill) != 3:
+        raise ValueError(f"a colour has one value or three, not {len(fill)}")
+    return list(fill)
+
+
+def _factors(value: float | Range, middle: float) -> Range | None:
+    if isinstance(value, (int, float)):
+        if value < 0:
+            raise ValueError(f"a jitter of {value}: it should not be below 0")
+        low = middle - value
+        value = (max(0.0, low) if middle else low, middle + value)
+    low, high = value
+    return None if low == high == middle else (low, high)
