@@ -23,7 +23,6 @@ STUDIES = {
     "text": (150, 30.0),
     "volumes": (12, 30.0),
 }
-CONTESTANTS = "torch,feedline,threads"
 
 
 def feedline(*arguments: str) -> Any:
@@ -50,23 +49,18 @@ def study(name: str, seconds: float | None, repeats: int) -> dict[str, Any]:
     tuned = feedline("tune", name, "--seconds", str(seconds))
     chosen = tuned["ranked"][0]["point"]
     workers = sorted({entry["point"]["workers"] for entry in tuned["ranked"]})
-    with tempfile.TemporaryDirectory() as out:
-        grid = [
-            "--only",
-            CONTESTANTS,
-            "--workers",
-            ",".join(map(str, workers)),
-            "--batch",
-            str(chosen["batch"]),
-        ]
-        runs = ["--batches", str(batches), "--repeats", str(repeats), "--out", out]
-        record = feedline("bench", name, *grid, *runs)[0]
-    rates = {
-        setting(point["point"]): statistics.median(map(rate, point["repeats"]))
-        for point in record["points"]
-        # Of torch, its default: that is what a choice must not be slower than.
-        if point["repeats"] and (point["point"]["contestant"] != "torch" or point["point"]["workers"] == 0)
-    }
+    runs = ["--batch", str(chosen["batch"]), "--batches", str(batches), "--repeats", str(repeats)]
+    rates = {}
+    # Of torch, its default alone: that is what a choice must not be slower than.
+    for contestants, counts in ("feedline,threads", workers), ("torch", [0]):
+        grid = ["--only", contestants, "--workers", ",".join(map(str, counts))]
+        with tempfile.TemporaryDirectory() as out:
+            record = feedline("bench", name, *grid, *runs, "--out", out)[0]
+        rates |= {
+            setting(point["point"]): statistics.median(map(rate, point["repeats"]))
+            for point in record["points"]
+            if point["repeats"]
+        }
     best = max(rates, key=lambda one: rates[one])
     return {
         "study": name,
