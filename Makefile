@@ -137,6 +137,20 @@ peers: ## Install what the benchmarks measure with or against: DALI, SPDL, Grain
 	echo "==> burn"
 	cargo build --quiet --release --locked --manifest-path bench/peers/burn/Cargo.toml --target-dir target/peers
 
+.PHONY: rivals
+rivals: ## Install the loaders that are compared with, into .venv
+	tools/setup peers
+
+# Sanitizers are not stable yet: the compiler is told to forget that it is.
+.PHONY: fuzz
+fuzz: ## A minute of random bytes for every parser (SECONDS_EACH=600 for longer)
+	tools/setup system fuzz
+	for target in image tensor; do
+	  echo "==> $$target"
+	  RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$(CURDIR)/target/fuzz cargo fuzz run $$target \
+	    -- -max_total_time=$(or $(SECONDS_EACH),60) -rss_limit_mb=4096 -timeout=20 -verbosity=0 -print_final_stats=1
+	done
+
 .PHONY: docs
 docs: ## Build the API documentation into target/doc
 	tools/setup system

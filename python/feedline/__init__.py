@@ -13,23 +13,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from feedline._loader import DataLoader as DataLoader
-    from feedline.images import Files as Files
-    from feedline.images import ImageFolder as ImageFolder
+    from feedline.files import Files as Files
+    from feedline.files import ImageFolder as ImageFolder
+    from feedline.files import Tensors as Tensors
 
 try:
     __version__ = version("feedline")
 except PackageNotFoundError:  # used from its source tree
     __version__ = "0"
 
-__all__ = ["DataLoader", "Files", "ImageFolder", "__version__"]
+__all__ = ["DataLoader", "Files", "ImageFolder", "Tensors", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
     """Import torch only when something is asked for that needs it."""
-    if name in ("Files", "ImageFolder"):
-        from feedline import images
+    if name in ("Files", "ImageFolder", "Tensors"):
+        from feedline import files
 
-        return getattr(images, name)
+        return getattr(files, name)
     if name != "DataLoader":
         raise AttributeError(f"module 'feedline' has no attribute {name!r}")
     try:

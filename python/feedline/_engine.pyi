@@ -9,8 +9,8 @@ __all__ = [
     "Collected",
     "Columns",
     "Commons",
+    "FileRows",
     "Hold",
-    "Images",
     "Seat",
     "command",
     "exit_with",
@@ -135,10 +135,10 @@ class Seat:
         indices: list[Any] | None,
         seeded: bool,
     ) -> tuple[list[list[Any]], list[Any]]: ...
-    def fill_images(
+    def fill_files(
         self,
         claim: Claim,
-        images: Images,
+        files: FileRows,
         get: Callable[[Any], Any],
         clerk: Any,
         indices: list[Any] | None,
@@ -148,13 +148,16 @@ class Seat:
     def deliver(self, claim: Claim, pickled: bytes, buffers: list[memoryview]) -> None: ...
 
 @final
-class Images:
-    """Images in files, and the steps that make rows of them."""
+class FileRows:
+    """Files that become rows of one shape, each with a label."""
 
-    def __new__(cls, paths: list[str], labels: list[int], steps: list[tuple[Any, ...]]) -> Images: ...
+    @staticmethod
+    def images(paths: list[str], labels: list[int], steps: list[tuple[Any, ...]]) -> FileRows: ...
+    @staticmethod
+    def tensors(paths: list[str], labels: list[int], name: str | None) -> FileRows: ...
     def __len__(self) -> int: ...
     @property
-    def shape(self) -> tuple[int, int, int]: ...
+    def shape(self) -> tuple[int, ...]: ...
     @property
     def dtype(self) -> str: ...
     @property

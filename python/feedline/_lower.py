@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch.utils.data import ConcatDataset, Subset
 
-from feedline._engine import Images
-from feedline.images import Files
+from feedline._engine import FileRows
+from feedline.files import NativeDataset
 
 
 class UnknownError(Exception):
@@ -28,21 +28,21 @@ class ForeignError(UnknownError):
 
 @dataclass
 class Native:
-    """Images that are made without Python."""
+    """Samples that are made without Python."""
 
-    images: Images
+    files: FileRows
     #: What a sample looks like.
     prototype: tuple[torch.Tensor, int]
 
     @classmethod
-    def of(cls, images: Images) -> Native:
+    def of(cls, files: FileRows) -> Native:
         """With a sample that is like all others."""
-        return cls(images, (torch.empty(images.shape, dtype=getattr(torch, images.dtype)), 0))
+        return cls(files, (torch.empty(files.shape, dtype=getattr(torch, files.dtype)), 0))
 
     def get(self, index: int, seed: int, epoch: int) -> tuple[torch.Tensor, int]:
         """One sample."""
-        row = torch.frombuffer(self.images.read(index, seed, epoch), dtype=self.prototype[0].dtype)
-        return row.view(self.images.shape), self.images.label(index)
+        row = torch.frombuffer(self.files.read(index, seed, epoch), dtype=self.prototype[0].dtype)
+        return row.view(self.files.shape), self.files.label(index)
 
 
 @dataclass
@@ -57,19 +57,19 @@ class Lowered:
 
 def lower(dataset: Any, before: Lowered | None = None) -> Lowered:
     """A dataset without Python; UnknownError if it cannot be. The one from before, if nothing has changed."""
-    if isinstance(dataset, Files):
+    if isinstance(dataset, NativeDataset):
         engine = dataset._engine
-        if before is not None and before.native.images is engine:
+        if before is not None and before.native.files is engine:
             return before
         return Lowered(Native.of(engine), [], [])
     listed = _files(dataset)
     if before is not None and before.steps == listed.steps and _are_same(before.parts, listed.parts):
         return before
     try:
-        images = Images(*listed.files(), listed.steps)
+        files = FileRows.images(*listed.files(), listed.steps)
     except (ValueError, TypeError, OverflowError) as error:
         raise UnknownError(str(error)) from None
-    return Lowered(Native.of(images), listed.parts, listed.steps)
+    return Lowered(Native.of(files), listed.parts, listed.steps)
 
 
 def _are_same(parts: list[Any], others: list[Any]) -> bool:

@@ -305,7 +305,7 @@ class Worker:
         setup = self._setup
         if setup.native is not None:
             address = setup.base_seed, claim.generation
-            return self._seat.fill_images(claim, setup.native.images, self._get, self, listed, address)
+            return self._seat.fill_files(claim, setup.native.files, self._get, self, listed, address)
         seeded = self._seeds is not None and self._seeds.active
         return self._seat.fill(claim, self._get, self, listed, seeded)
 

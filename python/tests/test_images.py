@@ -1,5 +1,6 @@
 """Images without Python, beside Pillow and torchvision: the same, to the bit."""
 
+import gc
 import io
 import itertools
 import os
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from feedline import DataLoader, Files, ImageFolder
-from PIL import Image
+from PIL import Image, ImageOps
 from torch.utils.data import ConcatDataset, Subset, random_split
 from torchvision import datasets, transforms
 from torchvision.transforms import InterpolationMode, v2
@@ -83,6 +84,20 @@ def test_a_part_is_decoded_as_the_whole_would_be(tmp_path, subsampling, progress
         found, _ = Files([path]).center_crop(size).channels_last()[0]
         expected = np.asarray(transforms.CenterCrop(size)(Image.fromarray(whole)))
         assert np.array_equal(found, expected), size
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_images_are_turned_upright_on_request(tmp_path, orientation):
+    path = tmp_path / "image.jpg"
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    picture(50, 34).save(path, exif=exif)
+    with Image.open(path) as image:
+        upright = ImageOps.exif_transpose(image).convert("RGB")
+        plain = image.convert("RGB")
+    for files, expected in [(Files([path]).exif_transpose(), upright), (Files([path]), plain)]:
+        found, _ = files.center_crop((20, 30)).channels_last()[0]
+        assert np.array_equal(found, np.asarray(transforms.CenterCrop((20, 30))(expected)))
 
 
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "LA", "P", "1", "I;16"])
@@ -463,6 +478,8 @@ def test_random_steps_of_a_single_image_follow_the_seed_of_the_program(folder):
         (lambda files: files.center_crop(8).normalize([0.5], [0.0]), "standard deviation is 0"),
         (lambda files: files.center_crop(8).grayscale().color_jitter(0.5), "before grayscale"),
         (lambda files: files.to_float().center_crop(8), "before to_float"),
+        (lambda files: files.random_crop(8).cache(9), "put the cache before random steps"),
+        (lambda files: files.resize(8).cache(9).center_crop(8), "before the cache"),
         (lambda files: files.resize((8, 8), "lanczos"), "there is no filter"),
         (lambda files: files.center_crop((1, 2, 3)), "height, width"),
         (lambda files: files.random_resized_crop(8, scale=(0.5, 0.1)), "scale and ratio"),
@@ -472,6 +489,38 @@ def test_random_steps_of_a_single_image_follow_the_seed_of_the_program(folder):
 def test_impossible_steps_are_refused_before_the_first_sample(make, reason):
     with pytest.raises(ValueError, match=reason):
         assert make(Files(["nowhere.jpg"])).shape
+
+
+@pytest.mark.parametrize("where", ["memory", "file"])
+@pytest.mark.parametrize("share", [0, 0.5, 1])
+def test_later_epochs_come_from_the_cache(folder, tmp_path, where, share):
+    plain = ImageFolder(folder).resize((40, 40)).random_crop(32).random_horizontal_flip().to_float()
+    room = int(share * len(plain) * 40 * 40 * 3)
+    path = tmp_path / "kept" if where == "file" else None
+    cached = ImageFolder(folder).resize((40, 40)).cache(room, path)
+    cached = cached.random_crop(32).random_horizontal_flip().to_float()
+
+    def epochs(images):
+        generator = torch.Generator().manual_seed(1)
+        loader = DataLoader(images, batch_size=4, num_workers=2, generator=generator)
+        return [torch.cat([batch for batch, _ in loader]) for _ in range(3)]
+
+    expected = epochs(plain)
+    assert all(torch.equal(one, other) for one, other in zip(epochs(cached), expected, strict=True))
+    assert not torch.equal(expected[0], expected[1])
+    if where == "file":
+        assert path.exists()
+        del cached
+        gc.collect()
+        assert not path.exists()
+
+
+def test_a_cache_saves_the_files(tmp_path):
+    (tmp_path / "a.jpg").write_bytes(jpeg())
+    images = Files([tmp_path / "a.jpg"]).center_crop(16).cache(1 << 20)
+    first = images[0][0]
+    (tmp_path / "a.jpg").unlink()
+    assert np.array_equal(images[0][0], first)
 
 
 # Bad input

@@ -273,6 +273,9 @@ impl Settings {
             if name == "delay" {
                 grid.contestants.push("engine".to_owned());
             }
+            if name == "images" {
+                grid.contestants.push("native".to_owned());
+            }
         }
         job.batches = self.batches.or(job.batches);
         job.epochs = self.epochs.unwrap_or(job.epochs);

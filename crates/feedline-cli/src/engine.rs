@@ -1,10 +1,10 @@
 //! The engine alone: studies that run in this process.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::ensure;
 use clap::{Args, Subcommand};
-use feedline_bench::engine::{delay::Delay, overhead::Overhead, straggler::Straggler};
+use feedline_bench::engine::{delay::Delay, files::Files, overhead::Overhead, straggler::Straggler};
 
 use crate::show;
 
@@ -40,6 +40,23 @@ enum Study {
         /// The shape of the random image that a sample makes after waiting.
         #[arg(long, value_delimiter = ',', default_values_t = Delay::default().shape)]
         shape: Vec<usize>,
+    },
+    /// Images or tensors from a folder: how near is it to what decoding or reading alone takes?
+    Files {
+        /// The folder.
+        root: PathBuf,
+        /// Random crops and flips instead of the middle of each image.
+        #[arg(long)]
+        train: bool,
+        /// The numbers of workers.
+        #[arg(long, value_delimiter = ',', default_values_t = Files::default().workers)]
+        workers: Vec<usize>,
+        /// Batches in an epoch.
+        #[arg(long, default_value_t = Files::default().batches)]
+        batches: usize,
+        /// Samples in a batch.
+        #[arg(long, default_value_t = Files::default().batch)]
+        batch: usize,
     },
     /// Samples that cost nothing: what does the loader itself cost?
     Overhead {
@@ -82,6 +99,11 @@ fn measure(study: Study, repeats: Option<usize>) -> anyhow::Result<feedline_benc
                 .map_err(|_| anyhow::anyhow!("--wait must be a number of milliseconds, not {wait}"))?;
             let repeats = repeats.unwrap_or(1);
             Delay { wait, shape, batch, batches, workers, repeats }.run(&mut progress)
+        }
+        Study::Files { root, train, workers, batches, batch } => {
+            ensure!(batches > 0 && batch > 0, "--batches and --batch must be at least 1");
+            let repeats = repeats.unwrap_or(Files::default().repeats);
+            Files { root, train, batch, batches, workers, repeats }.run(&mut progress)
         }
         Study::Overhead { workers, rows, batch } => {
             let repeats = repeats.unwrap_or(Overhead::default().repeats);

@@ -49,6 +49,8 @@ enum Held<'a> {
     Encoded(&'a [u8], Opened),
     /// Pixels of this width and height, in the scratch's image.
     Image(usize, usize),
+    /// Pixels of somebody else.
+    Lent(Pixels<'a>),
 }
 
 /// An image on its way.
@@ -72,6 +74,12 @@ impl<'a> Canvas<'a> {
         })
     }
 
+    /// An image that is decoded already.
+    pub fn of(pixels: Pixels<'a>, scratch: &'a mut Scratch) -> Self {
+        let view = View::whole(pixels.width(), pixels.height());
+        Self { scratch, held: Held::Lent(pixels), channels: pixels.channels(), view }
+    }
+
     /// Width and height.
     pub fn size(&self) -> (usize, usize) {
         (self.view.wanted.width, self.view.wanted.height)
@@ -80,6 +88,14 @@ impl<'a> Canvas<'a> {
     /// Channels of a pixel.
     pub fn channels(&self) -> usize {
         self.channels
+    }
+
+    /// How the camera was held, as the file says: 1 is upright.
+    pub fn orientation(&self) -> u8 {
+        match &self.held {
+            Held::Encoded(_, opened) => opened.orientation(),
+            Held::Image(..) | Held::Lent(_) => 1,
+        }
     }
 
     /// Keeps a part.
@@ -141,6 +157,7 @@ impl<'a> Canvas<'a> {
                 let whole = Pixels::new(image, *width, *height, self.channels);
                 whole.and_then(|pixels| pixels.part(needed)).expect("the view lies in the image")
             }
+            Held::Lent(pixels) => pixels.part(needed).expect("the view lies in the image"),
         };
         if resize.is_none() {
             return Ok(see(pixels, flips));

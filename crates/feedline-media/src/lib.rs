@@ -16,6 +16,7 @@
 //! | [`resample`] | another size, to the bit as Pillow or as torchvision |
 //! | [`normalise`] | to floats, planes instead of interleaved channels, in one pass |
 //! | [`pixels`] | a view of an image |
+//! | [`tensor`] | arrays in files, found and read |
 
 pub mod canvas;
 pub mod codec;
@@ -23,6 +24,7 @@ pub mod normalise;
 pub mod pipeline;
 pub mod pixels;
 pub mod resample;
+pub mod tensor;
 pub mod transform;
 
 pub use canvas::Scratch;

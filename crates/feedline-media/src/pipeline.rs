@@ -8,6 +8,7 @@ use crate::{
     MediaError,
     canvas::{Canvas, Scratch},
     normalise::{self, Normalise, Unit},
+    pixels::Pixels,
     transform::{Refused, Shape, Transform},
 };
 
@@ -43,11 +44,12 @@ pub struct MeanStd {
 #[derive(Clone, Debug)]
 pub struct Pipeline {
     steps: Arc<[Arc<dyn Transform>]>,
+    /// Behind how many of them images may be kept, and of which size they are then.
+    kept: Option<(usize, (usize, usize), usize)>,
     /// Absent for bytes.
     normalise: Option<Normalise>,
     arrangement: Arrangement,
-    size: (usize, usize),
-    channels: usize,
+    shape: [usize; 3],
 }
 
 impl Pipeline {
@@ -71,16 +73,41 @@ impl Pipeline {
             Numbers::Bytes => None,
             Numbers::Floats(unit, shifts) => Some(normalised(unit, shifts, channels)?),
         };
-        Ok(Self { steps: steps.into(), normalise, arrangement, size, channels })
+        let shape = match arrangement {
+            Arrangement::Planes => [channels, size.1, size.0],
+            Arrangement::Pixels => [size.1, size.0, channels],
+        };
+        Ok(Self { steps: steps.into(), kept: None, normalise, arrangement, shape })
+    }
+
+    /// Lets images be kept behind the first steps, which must give one size and not be random.
+    pub fn keeping(mut self, behind: usize) -> Result<Self, Refused> {
+        let mut shape = Shape { size: None, channels: 3 };
+        for step in &self.steps[..behind] {
+            if step.is_random() {
+                return Err(Refused(
+                    "images are kept before anything random happens to them: put the cache before random steps".into(),
+                ));
+            }
+            shape = step.shape(shape)?;
+        }
+        let Some(size) = shape.size else {
+            return Err(Refused(
+                "images that are kept have one size: resize or crop before the cache".into(),
+            ));
+        };
+        self.kept = Some((behind, size, shape.channels));
+        Ok(self)
+    }
+
+    /// Bytes of an image that is kept.
+    pub fn kept_bytes(&self) -> Option<usize> {
+        self.kept.map(|(_, (width, height), channels)| width * height * channels)
     }
 
     /// The extents of a row.
-    pub fn shape(&self) -> [usize; 3] {
-        let (width, height) = self.size;
-        match self.arrangement {
-            Arrangement::Planes => [self.channels, height, width],
-            Arrangement::Pixels => [height, width, self.channels],
-        }
+    pub fn shape(&self) -> &[usize; 3] {
+        &self.shape
     }
 
     /// The type of its numbers.
@@ -90,7 +117,7 @@ impl Pipeline {
 
     /// Bytes of a row.
     pub fn row_bytes(&self) -> usize {
-        self.shape().iter().product::<usize>() * self.dtype().size()
+        self.shape.iter().product::<usize>() * self.dtype().size()
     }
 
     /// Whether random numbers are drawn.
@@ -98,7 +125,7 @@ impl Pipeline {
         self.steps.iter().any(|step| step.is_random())
     }
 
-    /// Writes the row of an image, which has the bytes of a file.
+    /// Writes the row of an image, which has the bytes of a file. `keep` is shown the image that may be kept.
     ///
     /// # Panics
     /// If `row` has not as many bytes as a row, or floats do not begin where floats may.
@@ -108,10 +135,44 @@ impl Pipeline {
         rng: &mut SampleRng,
         scratch: &mut Scratch,
         row: &mut [u8],
+        keep: impl FnOnce(&[u8]),
+    ) -> Result<(), MediaError> {
+        let mut canvas = Canvas::open(bytes, scratch)?;
+        let behind = self.kept.map_or(0, |(behind, ..)| behind);
+        for step in &self.steps[..behind] {
+            step.apply(&mut canvas, rng)?;
+        }
+        if self.kept.is_some() {
+            keep(canvas.settle()?);
+        }
+        self.finish(canvas, behind, rng, row)
+    }
+
+    /// Writes the row of an image that was kept.
+    ///
+    /// # Panics
+    /// As `write`; and if it was not, or is not one of those.
+    pub fn write_kept(
+        &self,
+        kept: &[u8],
+        rng: &mut SampleRng,
+        scratch: &mut Scratch,
+        row: &mut [u8],
+    ) -> Result<(), MediaError> {
+        let (behind, (width, height), channels) = self.kept.expect("images are kept");
+        let pixels = Pixels::new(kept, width, height, channels).expect("it is as long as one");
+        self.finish(Canvas::of(pixels, scratch), behind, rng, row)
+    }
+
+    fn finish(
+        &self,
+        mut canvas: Canvas<'_>,
+        behind: usize,
+        rng: &mut SampleRng,
+        row: &mut [u8],
     ) -> Result<(), MediaError> {
         assert_eq!(row.len(), self.row_bytes(), "a row of another length");
-        let mut canvas = Canvas::open(bytes, scratch)?;
-        for step in &*self.steps {
+        for step in &self.steps[behind..] {
             step.apply(&mut canvas, rng)?;
         }
         canvas.look(|pixels, flips| match (&self.normalise, self.arrangement) {

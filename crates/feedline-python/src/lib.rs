@@ -6,13 +6,13 @@
 //! | `board.rs` | the consumer's side: post, wait, collect |
 //! | `seat.rs` | a worker's side: claim, fill, done |
 //! | `columns.rs` | samples of a known structure, written as rows of columns |
-//! | `images.rs` | images in files, made into rows without Python |
+//! | `files.rs` | images and tensors in files, made into rows without Python |
 //! | `parcel.rs` | any other batch: a pickle with its arrays beside it |
 //! | `watch.rs` | a worker does not outlive the process that started it |
 
 mod board;
 mod columns;
-mod images;
+mod files;
 mod memory;
 mod parcel;
 mod seat;
@@ -42,7 +42,7 @@ mod _engine {
         board::{Board, Collected},
         columns::Columns,
         command,
-        images::{Images, list_folder},
+        files::{FileRows, list_folder},
         memory::{Commons, Hold},
         sample_seed,
         seat::{Claim, Seat},

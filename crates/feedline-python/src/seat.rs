@@ -14,7 +14,7 @@ use pyo3::{
 use crate::{
     board::{Indices, read_indices},
     columns::{Columns, Samples, Target},
-    images::Images,
+    files::FileRows,
     memory::Commons,
     parcel::{self, place_after},
 };
@@ -176,14 +176,14 @@ impl Seat {
         Ok((rows.map(|rows| rows.objects).unwrap_or_default(), failures))
     }
 
-    /// Fills the rows of a claim with images, without Python. Those that cannot be made so are asked of `get`, as in
+    /// Fills the rows of a claim from files, without Python. Those that cannot be made so are asked of `get`, as in
     /// `fill`. Random numbers are those of (seed, epoch, index).
     #[allow(clippy::too_many_arguments)]
-    fn fill_images<'py>(
+    fn fill_files<'py>(
         &mut self,
         py: Python<'py>,
         claim: &Claim,
-        images: &Images,
+        files: &FileRows,
         get: &Bound<'py, PyAny>,
         clerk: &Bound<'py, PyAny>,
         indices: Option<&Bound<'py, PyList>>,
@@ -196,10 +196,10 @@ impl Seat {
         };
         // Indices that are not plain numbers are for Python.
         let numbers: Vec<Option<usize>> = indices.iter().map(|index| index.extract().ok()).collect();
-        let (image, label) = (images.0.pipeline().row_bytes(), size_of::<i64>());
+        let (width, label) = (files.0.row_bytes(), size_of::<i64>());
         let [begin, labels, ..] = rows.offsets[..] else { return Err(PyRuntimeError::new_err("no columns")) };
-        if begin + image * claim.0.of > labels || labels + label * claim.0.of > rows.offsets[2] {
-            return Err(PyRuntimeError::new_err("the columns are of other images"));
+        if begin + width * claim.0.of > labels || labels + label * claim.0.of > rows.offsets[2] {
+            return Err(PyRuntimeError::new_err("the columns are of other files"));
         }
         let (start, seat) = (rows.start as usize, &self.seat);
         let key = Key::new(address.0, address.1, Purpose::Sample);
@@ -210,12 +210,12 @@ impl Seat {
                     break;
                 }
                 seat.at(&claim.0, unit);
-                let (row, place) = (start + begin + unit * image, start + labels + unit * label);
+                let (row, place) = (start + begin + unit * width, start + labels + unit * label);
                 // SAFETY: the region is as long as its columns, and this row of it is ours until it is done.
-                let row = unsafe { std::slice::from_raw_parts_mut(row as *mut u8, image) };
+                let row = unsafe { std::slice::from_raw_parts_mut(row as *mut u8, width) };
                 let made = numbers[at].and_then(|index| {
-                    images.0.write_image(index, &mut key.rng(index as u64), row).ok()?;
-                    images.0.labels().get(index)
+                    files.0.write_row(index, &mut key.rng(index as u64), row).ok()?;
+                    files.0.labels().get(index)
                 });
                 match made {
                     // SAFETY: as above; columns begin where any number may.

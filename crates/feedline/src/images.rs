@@ -18,44 +18,21 @@
 
 use std::{
     io,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use feedline_core::{BoxError, Field, Layout, LayoutError, RowMut, SampleRng};
+use feedline_core::{BoxError, DType, Layout, LayoutError, RowMut, SampleRng};
 pub use feedline_media::{
-    Arrangement, Filter, Like, MeanStd, MediaError, Numbers, Pipeline, Refused, Scratch, Transform,
-    normalise::Unit, transform,
+    Arrangement, Filter, Like, MeanStd, MediaError, Numbers, Pipeline, Rect, Refused, Scratch, Transform,
+    codec, normalise::Unit, transform,
 };
-pub use feedline_source::{Folder, FolderError, Paths};
 
-use crate::Rows;
-
-/// Why there is no row of an image.
-#[derive(Debug, thiserror::Error)]
-pub enum ImageError {
-    /// There is no such sample.
-    #[error("there is no image {0}: there are {1}")]
-    NoSuch(usize, usize),
-    /// Its file cannot be read.
-    #[error("{path} cannot be read: {error}")]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        error: io::Error,
-    },
-    /// It cannot be decoded, or not be transformed.
-    #[error("{path}: {error}")]
-    Unfit {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        error: MediaError,
-    },
-}
+use crate::{
+    Rows,
+    cache::Cache,
+    files::{self, FileError, FileRows, Folder, FolderError, Paths},
+};
 
 /// Files and what is to become of them; checked by [`ImageSpec::build`].
 #[derive(Clone, Debug)]
@@ -73,6 +50,7 @@ pub struct Images {
     paths: Paths,
     labels: Vec<i64>,
     pipeline: Pipeline,
+    cache: Option<Cache>,
     /// What workers keep from image to image, while none uses it.
     desks: Mutex<Vec<Desk>>,
 }
@@ -105,35 +83,75 @@ impl Images {
             labels = vec![0; paths.len()];
         }
         assert_eq!(labels.len(), paths.len(), "one label for each file");
-        Self { paths, labels, pipeline, desks: Mutex::default() }
+        Self { paths, labels, pipeline, cache: None, desks: Mutex::default() }
+    }
+
+    /// Keeps images between epochs, as many as fit into so many bytes: in memory, or in a new file. The pipeline says
+    /// behind which step ([`Pipeline::keeping`]).
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn cached(mut self, most_bytes: u64, path: Option<&Path>) -> io::Result<Self> {
+        let row = self.pipeline.kept_bytes().expect("the pipeline says what is kept");
+        self.cache = Some(Cache::new(self.paths.len(), row, most_bytes, path)?);
+        Ok(self)
+    }
+
+    fn make(
+        &self,
+        index: usize,
+        path: &Path,
+        rng: &mut SampleRng,
+        desk: &mut Desk,
+        row: &mut [u8],
+    ) -> Result<(), FileError> {
+        let unfit = |error: MediaError| FileError::Unfit { path: path.into(), error: error.into() };
+        let Desk { scratch, file } = desk;
+        if let Some(kept) = self.cache.as_ref().and_then(|cache| cache.get(index, file)) {
+            return self.pipeline.write_kept(kept, rng, scratch, row).map_err(unfit);
+        }
+        feedline_source::read_into(path, file)
+            .map_err(|error| FileError::Unreadable { path: path.into(), error })?;
+        let keep = |image: &[u8]| {
+            if let Some(cache) = &self.cache {
+                cache.put(index, image);
+            }
+        };
+        self.pipeline.write(file, rng, scratch, row, keep).map_err(unfit)
     }
 
     /// What becomes of each image.
     pub fn pipeline(&self) -> &Pipeline {
         &self.pipeline
     }
+}
 
-    /// The files.
-    pub fn paths(&self) -> &Paths {
+impl FileRows for Images {
+    fn paths(&self) -> &Paths {
         &self.paths
     }
 
-    /// The label of each file.
-    pub fn labels(&self) -> &[i64] {
+    fn labels(&self) -> &[i64] {
         &self.labels
     }
 
-    /// Writes one image into memory of [`Pipeline::row_bytes`].
-    pub fn write_image(&self, index: usize, rng: &mut SampleRng, row: &mut [u8]) -> Result<(), ImageError> {
-        let path = self.paths.get(index).ok_or(ImageError::NoSuch(index, self.paths.len()))?;
+    fn dtype(&self) -> DType {
+        self.pipeline.dtype()
+    }
+
+    fn shape(&self) -> &[usize] {
+        self.pipeline.shape()
+    }
+
+    fn is_random(&self) -> bool {
+        self.pipeline.is_random()
+    }
+
+    fn write_row(&self, index: usize, rng: &mut SampleRng, row: &mut [u8]) -> Result<(), FileError> {
+        let path = self.paths.get(index).ok_or(FileError::NoSuch(index, self.paths.len()))?;
         let desks = || self.desks.lock().unwrap_or_else(PoisonError::into_inner);
         let mut desk = desks().pop().unwrap_or_default();
-        let written = feedline_source::read_into(path, &mut desk.file)
-            .map_err(|error| ImageError::Unreadable { path: path.into(), error })
-            .and_then(|()| {
-                let made = self.pipeline.write(&desk.file, rng, &mut desk.scratch, row);
-                made.map_err(|error| ImageError::Unfit { path: path.into(), error })
-            });
+        let written = self.make(index, path, rng, &mut desk, row);
         desks().push(desk);
         written
     }
@@ -141,8 +159,7 @@ impl Images {
 
 impl Rows for Images {
     fn layout(&self) -> Result<Layout, LayoutError> {
-        let (dtype, shape) = (self.pipeline.dtype(), self.pipeline.shape());
-        Layout::new([Field::dynamic("image", dtype, shape), Field::fixed::<i64>("label", [])])
+        files::layout(self, "image")
     }
 
     fn len(&self) -> usize {
@@ -150,9 +167,7 @@ impl Rows for Images {
     }
 
     fn write(&self, index: usize, rng: &mut SampleRng, row: &mut RowMut<'_>) -> Result<(), BoxError> {
-        self.write_image(index, rng, row.bytes_mut("image")?)?;
-        row.write("label", &[self.labels[index]])?;
-        Ok(())
+        files::write(self, index, rng, row)
     }
 }
 

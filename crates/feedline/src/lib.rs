@@ -32,12 +32,16 @@
 //! - **Resume anywhere**: a [`State`] is a line of JSON, taken after any batch.
 //! - **Failures are values**: raise, skip or replace, with a [`Manifest`].
 //! - **Bounded**: in batches and bytes; memory is reused, never while a batch is held.
-//! - **Images** from files, without a line of decoding: `images`, with the feature of that name (it builds
-//!   libjpeg-turbo, for which cmake and nasm are needed).
+//! - **Images and tensors** from files, without a line of decoding: `images` and `tensors`, with the feature `images` (it
+//!   builds libjpeg-turbo, for which cmake and nasm are needed).
 //!
 //! [`Spec`] (asked) becomes [`Loader`] (checked) becomes [`Epoch`] (running).
 
+#[cfg(feature = "images")]
+pub mod cache;
 mod dataset;
+#[cfg(feature = "images")]
+pub mod files;
 mod gather;
 #[cfg(feature = "images")]
 pub mod images;
@@ -46,6 +50,8 @@ mod map;
 mod sample;
 mod spec;
 mod stream;
+#[cfg(feature = "images")]
+pub mod tensors;
 
 pub use dataset::{BatchDataset, Dataset, Rows, Stream};
 pub use feedline_core::{

@@ -3,17 +3,14 @@
 
 use std::{fs::File, path::Path};
 
-use feedline::{
-    OnFailure, Spec,
-    images::{Images, Paths},
-};
+use feedline::{OnFailure, Spec, files::Paths, images::Images};
 
 /// A PNG of one colour.
 fn write(path: &Path, (width, height): (u32, u32), colour: [u8; 3]) {
-    let mut encoder = png::Encoder::new(File::create(path).unwrap(), width, height);
+    let mut encoder = png::Encoder::new(File::create(path).expect("a new file"), width, height);
     encoder.set_color(png::ColorType::Rgb);
-    let mut writer = encoder.write_header().unwrap();
-    writer.write_image_data(&colour.repeat((width * height) as usize)).unwrap();
+    let mut writer = encoder.write_header().expect("it is written");
+    writer.write_image_data(&colour.repeat((width * height) as usize)).expect("it is written");
 }
 
 #[test]

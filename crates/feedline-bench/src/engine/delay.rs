@@ -58,6 +58,9 @@ pub enum StudyError {
     /// A batch could not be loaded.
     #[error(transparent)]
     Load(#[from] Error),
+    /// A file could not be read.
+    #[error(transparent)]
+    File(#[from] std::io::Error),
 }
 
 impl Delay {

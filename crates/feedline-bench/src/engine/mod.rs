@@ -3,10 +3,12 @@
 //! | study | what it asks |
 //! |---|---|
 //! | [`delay`] | do `n` workers hide waiting `n` times as well as one? |
+//! | [`files`] | images and tensors: how near is it to what decoding or reading alone takes? |
 //! | [`overhead`] | what does the loader itself cost when samples cost nothing? |
 //! | [`straggler`] | what does one slow sample cost the others? |
 
 pub mod delay;
+pub mod files;
 mod measure;
 pub mod overhead;
 pub mod straggler;

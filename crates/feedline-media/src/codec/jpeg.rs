@@ -10,6 +10,7 @@ use std::{
 
 use turbojpeg_sys as tj;
 
+use super::exif;
 use crate::{
     MediaError,
     pixels::{Pixels, Rect},
@@ -27,6 +28,8 @@ pub struct Header {
     pub height: usize,
     /// Whether it has four inks instead of three lights, or one.
     pub is_cmyk: bool,
+    /// How the camera was held: 1 is upright.
+    pub orientation: u8,
     /// Width and height of a block of all its colours.
     block: (usize, usize),
 }
@@ -69,20 +72,24 @@ impl Decoder {
 
     /// Reads the beginning of a file.
     pub(super) fn header(&mut self, bytes: &[u8]) -> Result<Header, MediaError> {
-        let size = frame(bytes)?;
+        let (size, orientation) = frame(bytes)?;
         // SAFETY: the slice is as long as it says.
         let ended =
             unsafe { tj::tj3DecompressHeader(self.handle.as_ptr(), bytes.as_ptr(), bytes.len() as _) };
         let (width, height) =
             (self.get(tj::TJPARAM_TJPARAM_JPEGWIDTH), self.get(tj::TJPARAM_TJPARAM_JPEGHEIGHT));
-        // A file that ends before its frame leaves what it knows of the file before.
-        if ended != 0 || (width, height) != size {
+        if ended != 0 {
             return Err(MediaError::Damaged("JPEG", self.complaint()));
+        }
+        // A file that ends before its frame leaves what is known of the file before.
+        if (width, height) != size {
+            return Err(MediaError::Truncated("JPEG"));
         }
         let (width, height) = (width as usize, height as usize);
         let space = self.get(tj::TJPARAM_TJPARAM_COLORSPACE);
         let is_cmyk = [tj::TJCS_TJCS_CMYK, tj::TJCS_TJCS_YCCK].iter().any(|one| *one as c_int == space);
-        Ok(Header { width, height, is_cmyk, block: block(self.get(tj::TJPARAM_TJPARAM_SUBSAMP)) })
+        let block = block(self.get(tj::TJPARAM_TJPARAM_SUBSAMP));
+        Ok(Header { width, height, is_cmyk, orientation, block })
     }
 
     /// Decodes a part of an image as RGB. `bytes` are those of `header`. The memory is reused; what is returned lies in it.
@@ -152,8 +159,9 @@ impl Drop for Decoder {
     }
 }
 
-/// Width and height, as the frame of an image has them.
-fn frame(bytes: &[u8]) -> Result<(c_int, c_int), MediaError> {
+/// Width and height, as the frame of an image has them; and how the camera was held.
+fn frame(bytes: &[u8]) -> Result<((c_int, c_int), u8), MediaError> {
+    let mut orientation = None;
     let mut rest = bytes.get(2..).unwrap_or_default();
     loop {
         // Segments begin with 0xff, any number of them, and a mark.
@@ -174,10 +182,11 @@ fn frame(bytes: &[u8]) -> Result<(c_int, c_int), MediaError> {
             [_, _, _, _, _, high, low, wide, narrow, ..],
         ) = (mark, rest)
         {
-            return Ok((
-                u16::from_be_bytes([*wide, *narrow]).into(),
-                u16::from_be_bytes([*high, *low]).into(),
-            ));
+            let (width, height) = (u16::from_be_bytes([*wide, *narrow]), u16::from_be_bytes([*high, *low]));
+            return Ok(((width.into(), height.into()), orientation.unwrap_or(1)));
+        }
+        if mark == 0xe1 && orientation.is_none() {
+            orientation = rest.get(4..2 + length).and_then(exif::orientation);
         }
         rest = rest.get(2 + length..).ok_or(MediaError::Truncated("JPEG"))?;
     }
@@ -227,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_part_is_decoded_with_a_block_around_it() {
-        let header = Header { width: 100, height: 50, is_cmyk: false, block: (16, 16) };
+        let header = Header { width: 100, height: 50, is_cmyk: false, orientation: 1, block: (16, 16) };
         let part = Rect { x: 40, y: 20, width: 10, height: 10 };
         assert_eq!(around(header, part), Rect { x: 16, y: 0, width: 50, height: 46 });
         let part = Rect { x: 0, y: 0, width: 100, height: 50 };

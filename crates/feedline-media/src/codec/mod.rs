@@ -1,5 +1,6 @@
 //! Bytes of a file to pixels. Which format it is, its first bytes say; names are not asked.
 
+mod exif;
 mod jpeg;
 mod png;
 
@@ -27,6 +28,14 @@ pub enum Opened {
 }
 
 impl Opened {
+    /// How the camera was held: 1 is upright.
+    pub fn orientation(&self) -> u8 {
+        match self {
+            Self::Jpeg(header) => header.orientation,
+            Self::Png(..) => 1,
+        }
+    }
+
     /// Width and height.
     pub fn size(&self) -> (usize, usize) {
         match self {

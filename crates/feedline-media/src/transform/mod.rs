@@ -6,6 +6,7 @@ mod flip;
 mod grayscale;
 mod pad;
 mod resize;
+mod upright;
 
 use std::fmt::Debug;
 
@@ -17,6 +18,7 @@ pub use flip::{Flip, Mirror};
 pub use grayscale::Grayscale;
 pub use pad::Pad;
 pub use resize::{ResizeShort, ResizeTo};
+pub use upright::Upright;
 
 use crate::{MediaError, canvas::Canvas};
 

@@ -1,4 +1,4 @@
-"""Feedline without Python: images decoded and transformed in Rust, by threads."""
+"""Feedline without Python: images and tensors are made into rows in Rust, by threads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from feedline.bench.contestants.torch import options
-from feedline.bench.request import BadRequestError, Request
+from feedline.bench.request import Request
 from feedline.bench.studies import Prepared
 from feedline.bench.studies.images import MEAN, STD
 
@@ -20,15 +20,14 @@ def open(prepared: Prepared, request: Request) -> Callable[[], Iterable[Any]]:
     """A new loader for every epoch, as for torch."""
     import torch
 
-    from feedline import DataLoader, Files
+    from feedline import DataLoader, Files, Tensors
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
     files = Files(prepared.paths, prepared.labels)
+    dataset: Any = Tensors(prepared.paths, prepared.labels)
     if prepared.variant == "jpeg":
-        images = files.resize(256).center_crop(224).normalize(MEAN, STD)
+        dataset = files.resize(256).center_crop(224).normalize(MEAN, STD)
     elif prepared.variant == "train":
-        images = files.random_resized_crop(224).random_horizontal_flip().normalize(MEAN, STD)
-    else:
-        raise BadRequestError("tensors are not loaded natively yet")
-    return lambda: DataLoader(images, native="require", **options(prepared, request))
+        dataset = files.random_resized_crop(224).random_horizontal_flip().normalize(MEAN, STD)
+    return lambda: DataLoader(dataset, native="require", **options(prepared, request))

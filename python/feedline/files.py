@@ -1,4 +1,4 @@
-"""Images in files, decoded and transformed in Rust: no Python for a sample, no GIL, no worker processes.
+"""Images and tensors in files, made into batches in Rust: no Python for a sample, no GIL, no worker processes.
 
 >>> images = ImageFolder("imagenette/train").resize(256).center_crop(224).normalize(MEAN, STD)  # doctest: +SKIP
 >>> for x, y in feedline.DataLoader(images, batch_size=64, shuffle=True, num_workers=8): ...  # doctest: +SKIP
@@ -23,18 +23,13 @@ Size = int | Sequence[int]
 Range = tuple[float, float]
 
 
-class Files:
-    """Images in files, with labels if there are any, and the steps that make rows of them.
+class NativeDataset:
+    """Files that become samples of one shape, each with a label.
 
-    Every step gives a new object, and leaves the old one as it was. ``[index]`` gives an array and its label; under
-    `feedline.DataLoader`, threads make whole batches.
-
-    Args:
-        paths: the files.
-        labels: a whole number for each file; 0 for all if there are none.
+    ``[index]`` gives an array and its label; under `feedline.DataLoader`, threads make whole batches.
     """
 
-    def __init__(self, paths: Iterable[str | os.PathLike[str]], labels: Iterable[int] | None = None) -> None:
+    def __init__(self, paths: Iterable[str | os.PathLike[str]], labels: Iterable[int] | None) -> None:
         """List files, and labels if there are any."""
         self.paths = [os.fspath(path) for path in paths]
         self.targets = [0] * len(self.paths) if labels is None else [int(label) for label in labels]
@@ -42,14 +37,13 @@ class Files:
             raise ValueError(
                 f"there are {len(self.targets)} labels for {len(self.paths)} files; give one for each"
             )
-        self._steps: tuple[Step, ...] = ()
 
     def __len__(self) -> int:
-        """How many images there are."""
+        """How many samples there are."""
         return len(self.paths)
 
     def __getitem__(self, index: int) -> tuple[Any, int]:
-        """The array of an image, and its label."""
+        """The array of a file, and its label."""
         import numpy as np
 
         index = range(len(self))[index]
@@ -59,22 +53,73 @@ class Files:
         return row.reshape(self._engine.shape), self.targets[index]
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        """The extents of an image: channels, height, width, unless channels are last. Refuses impossible steps."""
+    def shape(self) -> tuple[int, ...]:
+        """The extents of a sample."""
         return self._engine.shape
 
     @property
     def dtype(self) -> str:
-        """The type of its numbers: ``"float32"`` or ``"uint8"``."""
+        """The type of its numbers, by numpy's name."""
         return self._engine.dtype
 
     @cached_property
-    def _engine(self) -> _engine.Images:
-        return _engine.Images(self.paths, self.targets, list(self._steps))
+    def _engine(self) -> _engine.FileRows:
+        raise NotImplementedError
 
     def __getstate__(self) -> dict[str, Any]:
         """All but what is made anew."""
         return {name: value for name, value in self.__dict__.items() if name != "_engine"}
+
+
+class Tensors(NativeDataset):
+    """Arrays in files (``.npy``, ``.npz``, ``.pt``, safetensors), all of one type and shape.
+
+    Nothing in a file is executed: of a ``.pt`` file, the tensors are read, and nothing else.
+
+    Args:
+        paths: the files.
+        labels: a whole number for each file; 0 for all if there are none.
+        key: which array, in files that have several.
+    """
+
+    def __init__(
+        self,
+        paths: Iterable[str | os.PathLike[str]],
+        labels: Iterable[int] | None = None,
+        key: str | None = None,
+    ) -> None:
+        """List files, and labels if there are any."""
+        super().__init__(paths, labels)
+        self.key = key
+
+    @cached_property
+    def _engine(self) -> _engine.FileRows:
+        return _engine.FileRows.tensors(self.paths, self.targets, self.key)
+
+    def __repr__(self) -> str:
+        """How many there are."""
+        return f"Tensors({len(self)} files)"
+
+
+class Files(NativeDataset):
+    """Images in files, with labels if there are any, and the steps that make rows of them.
+
+    Every step gives a new object, and leaves the old one as it was. An image is channels, height, width, unless
+    channels are last; steps that do not fit are refused when that is asked for, before the first sample.
+
+    Args:
+        paths: the files.
+        labels: a whole number for each file; 0 for all if there are none.
+    """
+
+    def __init__(self, paths: Iterable[str | os.PathLike[str]], labels: Iterable[int] | None = None) -> None:
+        """List files, and labels if there are any."""
+        super().__init__(paths, labels)
+        self._steps: tuple[Step, ...] = ()
+
+    @cached_property
+    def _engine(self) -> _engine.FileRows:
+        return _engine.FileRows.images(self.paths, self.targets, list(self._steps))
 
     def _then(self, *step: Any) -> Self:
         new = copy(self)
@@ -86,6 +131,10 @@ class Files:
     @property
     def _is_float(self) -> bool:
         return any(step[0] == "float" for step in self._steps)
+
+    def exif_transpose(self) -> Self:
+        """Upright, if the file says how the camera was held. It comes first."""
+        return self._then("upright")
 
     def resize(
         self, size: Size, interpolation: str = "bilinear", max_size: int | None = None, like: str = "pillow"
@@ -162,6 +211,15 @@ class Files:
         """Other light: each a number (factors from 1 - number to 1 + number; hue from -number) or a range."""
         factors = [_factors(value, 1.0) for value in (brightness, contrast, saturation)]
         return self._then("colour_jitter", *factors, _factors(hue, 0.0))
+
+    def cache(self, max_bytes: int, path: str | os.PathLike[str] | None = None) -> Self:
+        """Keep images as they are here, decoded and cut to one size, for later epochs; random steps follow.
+
+        Args:
+            max_bytes: how many bytes may be kept; images beyond that are made anew each time.
+            path: a new file to keep them in, instead of memory; it is removed in the end.
+        """
+        return self._then("cache", max_bytes, None if path is None else os.fspath(path))
 
     def to_float(self) -> Self:
         """Floats between 0 and 1 instead of bytes."""

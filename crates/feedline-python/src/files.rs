@@ -1,14 +1,17 @@
-//! Images in files, made into rows without Python.
+//! Images and tensors in files, made into rows without Python.
 
 use std::{path::PathBuf, sync::Arc};
 
-use feedline::images::{
-    self as media, Arrangement, Filter, Folder, FolderError, Like, MeanStd, Numbers, Paths, Pipeline,
-    Transform, Unit,
-    transform::{
-        CentreCrop, ColourJitter, Flip, Grayscale, Mirror, Pad, RandomCrop, RandomResizedCrop, ResizeShort,
-        ResizeTo,
+use feedline::{
+    files::{FileError, Folder, FolderError, Paths},
+    images::{
+        Arrangement, Filter, Images, Like, MeanStd, Numbers, Pipeline, Refused, Transform, Unit,
+        transform::{
+            CentreCrop, ColourJitter, Flip, Grayscale, Mirror, Pad, RandomCrop, RandomResizedCrop,
+            ResizeShort, ResizeTo, Upright,
+        },
     },
+    tensors::Tensors,
 };
 use feedline_core::{DType, Key, Purpose};
 use pyo3::{
@@ -35,21 +38,30 @@ pub(crate) fn list_folder(py: Python<'_>, root: PathBuf) -> PyResult<(Vec<String
     Ok((classes, paths.iter().map(PathBuf::from).collect(), labels))
 }
 
-/// Images in files, and the steps that make rows of them.
+/// Files that become rows of one shape, each with a label.
 #[pyclass(frozen, module = "feedline._engine")]
-pub(crate) struct Images(pub(crate) media::Images);
+pub(crate) struct FileRows(pub(crate) Box<dyn feedline::files::FileRows>);
 
 #[pymethods]
-impl Images {
-    /// `steps` are tuples, each with its name first. There is one label for each path, or none at all.
-    #[new]
-    fn new(paths: Vec<PathBuf>, labels: Vec<i64>, steps: Vec<Bound<'_, PyTuple>>) -> PyResult<Self> {
-        if !labels.is_empty() && labels.len() != paths.len() {
-            let text = format!("there are {} labels for {} files", labels.len(), paths.len());
-            return Err(PyValueError::new_err(text));
+impl FileRows {
+    /// Images. `steps` are tuples, each with its name first. There is one label for each path, or none at all.
+    #[staticmethod]
+    fn images(paths: Vec<PathBuf>, labels: Vec<i64>, steps: Vec<Bound<'_, PyTuple>>) -> PyResult<Self> {
+        check(&paths, &labels)?;
+        let (pipeline, cache) = pipeline(&steps)?;
+        let mut images = Images::new(paths.into_iter().collect::<Paths>(), labels, pipeline);
+        if let Some((most_bytes, path)) = cache {
+            images = images.cached(most_bytes, path.as_deref())?;
         }
-        let pipeline = pipeline(&steps)?;
-        Ok(Self(media::Images::new(paths.into_iter().collect::<Paths>(), labels, pipeline)))
+        Ok(Self(Box::new(images)))
+    }
+
+    /// Arrays, all like that of the first file. Of files with several, `name` says which.
+    #[staticmethod]
+    fn tensors(paths: Vec<PathBuf>, labels: Vec<i64>, name: Option<String>) -> PyResult<Self> {
+        check(&paths, &labels)?;
+        let tensors = Tensors::files(paths.into_iter().collect::<Paths>(), labels, name);
+        Ok(Self(Box::new(tensors.map_err(to_python)?)))
     }
 
     fn __len__(&self) -> usize {
@@ -58,25 +70,39 @@ impl Images {
 
     /// The extents of a row.
     #[getter]
-    fn shape(&self) -> (usize, usize, usize) {
-        self.0.pipeline().shape().into()
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.0.shape())
     }
 
     /// The type of its numbers.
     #[getter]
     fn dtype(&self) -> &'static str {
-        if self.0.pipeline().dtype() == DType::F32 { "float32" } else { "uint8" }
+        match self.0.dtype() {
+            DType::Bool => "bool",
+            DType::U8 => "uint8",
+            DType::U16 => "uint16",
+            DType::U32 => "uint32",
+            DType::U64 => "uint64",
+            DType::I8 => "int8",
+            DType::I16 => "int16",
+            DType::I32 => "int32",
+            DType::I64 => "int64",
+            DType::F16 => "float16",
+            DType::Bf16 => "bfloat16",
+            DType::F32 => "float32",
+            DType::F64 => "float64",
+        }
     }
 
     /// Whether it differs from epoch to epoch.
     #[getter]
     fn is_random(&self) -> bool {
-        self.0.pipeline().is_random()
+        self.0.is_random()
     }
 
-    /// The label of an image.
+    /// The label of a file.
     fn label(&self, index: usize) -> PyResult<i64> {
-        self.0.labels().get(index).copied().ok_or_else(|| PyIndexError::new_err("there is no such image"))
+        self.0.labels().get(index).copied().ok_or_else(|| PyIndexError::new_err("there is no such file"))
     }
 
     /// One row.
@@ -87,20 +113,29 @@ impl Images {
         seed: u64,
         epoch: u64,
     ) -> PyResult<Bound<'py, PyByteArray>> {
-        let mut row = vec![0f32; self.0.pipeline().row_bytes().div_ceil(4)];
+        let bytes = self.0.row_bytes();
+        // As numbers of eight bytes, so that any number may begin where the row does.
+        let mut row = vec![0u64; bytes.div_ceil(8)];
         let made = py.detach(|| {
-            let bytes = &mut bytemuck::cast_slice_mut(&mut row)[..self.0.pipeline().row_bytes()];
-            self.0.write_image(index, &mut Key::new(seed, epoch, Purpose::Sample).rng(index as u64), bytes)
+            let row = &mut bytemuck::cast_slice_mut(&mut row)[..bytes];
+            self.0.write_row(index, &mut Key::new(seed, epoch, Purpose::Sample).rng(index as u64), row)
         });
         made.map_err(to_python)?;
-        Ok(PyByteArray::new(py, &bytemuck::cast_slice(&row)[..self.0.pipeline().row_bytes()]))
+        Ok(PyByteArray::new(py, &bytemuck::cast_slice(&row)[..bytes]))
     }
 }
 
-fn to_python(error: media::ImageError) -> PyErr {
+fn check(paths: &[PathBuf], labels: &[i64]) -> PyResult<()> {
+    if labels.is_empty() || labels.len() == paths.len() {
+        return Ok(());
+    }
+    Err(PyValueError::new_err(format!("there are {} labels for {} files", labels.len(), paths.len())))
+}
+
+fn to_python(error: FileError) -> PyErr {
     match error {
-        media::ImageError::NoSuch(..) => PyIndexError::new_err(error.to_string()),
-        media::ImageError::Unreadable { path, error } => {
+        FileError::NoSuch(..) => PyIndexError::new_err(error.to_string()),
+        FileError::Unreadable { path, error } => {
             // With its number, Python knows which kind of OSError it is.
             let text = error.to_string();
             match error.raw_os_error() {
@@ -108,14 +143,17 @@ fn to_python(error: media::ImageError) -> PyErr {
                 None => PyOSError::new_err(format!("{}: {text}", path.display())),
             }
         }
-        media::ImageError::Unfit { .. } => PyValueError::new_err(error.to_string()),
+        FileError::Unfit { .. } => PyValueError::new_err(error.to_string()),
     }
 }
 
+/// The bytes of a cache, and the file it is, if it is one.
+type CacheIn = (u64, Option<PathBuf>);
+
 /// Steps by their names.
-fn pipeline(steps: &[Bound<'_, PyTuple>]) -> PyResult<Pipeline> {
+fn pipeline(steps: &[Bound<'_, PyTuple>]) -> PyResult<(Pipeline, Option<CacheIn>)> {
     let (mut transforms, mut numbers) = (Vec::<Arc<dyn Transform>>::new(), Numbers::Bytes);
-    let mut arrangement = Arrangement::Planes;
+    let (mut arrangement, mut cache) = (Arrangement::Planes, None);
     for step in steps {
         let name: String = step.get_item(0)?.extract()?;
         match name.as_str() {
@@ -127,11 +165,17 @@ fn pipeline(steps: &[Bound<'_, PyTuple>]) -> PyResult<Pipeline> {
                     Numbers::Bytes => return Err(PyValueError::new_err("bytes cannot be normalised")),
                 }
             }
+            "cache" => cache = Some((transforms.len(), (argument(step, 1)?, argument(step, 2)?))),
             "channels_last" => arrangement = Arrangement::Pixels,
             _ => transforms.push(transform(&name, step)?),
         }
     }
-    Pipeline::new(transforms, numbers, arrangement).map_err(|error| PyValueError::new_err(error.to_string()))
+    let refused = |error: Refused| PyValueError::new_err(error.to_string());
+    let pipeline = Pipeline::new(transforms, numbers, arrangement).map_err(refused)?;
+    match cache {
+        None => Ok((pipeline, None)),
+        Some((behind, cache)) => Ok((pipeline.keeping(behind).map_err(refused)?, Some(cache))),
+    }
 }
 
 fn transform(name: &str, step: &Bound<'_, PyTuple>) -> PyResult<Arc<dyn Transform>> {
@@ -165,6 +209,7 @@ fn transform(name: &str, step: &Bound<'_, PyTuple>) -> PyResult<Arc<dyn Transfor
             filter: filter(&argument::<String>(step, 5)?)?,
             like: like(&argument::<String>(step, 6)?)?,
         }),
+        "upright" => Arc::new(Upright),
         "mirror" => Arc::new(Mirror(argument(step, 1)?)),
         "flip" => Arc::new(Flip(argument(step, 1)?)),
         "pad" => Arc::new(Pad { sides: argument(step, 1)?, fill: argument(step, 2)? }),

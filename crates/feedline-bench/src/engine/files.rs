@@ -1,0 +1,170 @@
+//! *files*: images or tensors from a folder, made into batches, against the least that must be done: images decoded by
+//! libjpeg-turbo into one buffer and forgotten, tensors read into one buffer and forgotten, by as many threads.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use feedline::{
+    Batch, Spec,
+    files::Paths,
+    images::{ImageSpec, Images, Rect, codec::Codecs},
+    tensors::Tensors,
+};
+
+use crate::{
+    Report, Row,
+    engine::{Measured, Progress, delay::StudyError, measure},
+    row::{median, spread},
+};
+
+const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
+const STD: [f32; 3] = [0.229, 0.224, 0.225];
+
+/// The settings of the study.
+#[derive(Clone, Debug)]
+pub struct Files {
+    /// A folder of images or of arrays.
+    pub root: PathBuf,
+    /// Random crops and flips instead of the middle.
+    pub train: bool,
+    /// Samples in a batch.
+    pub batch: usize,
+    /// Batches in an epoch.
+    pub batches: usize,
+    /// The numbers of workers.
+    pub workers: Vec<usize>,
+    /// How often everything is measured.
+    pub repeats: usize,
+}
+
+impl Default for Files {
+    fn default() -> Self {
+        Self { root: PathBuf::new(), train: false, batch: 64, batches: 50, workers: vec![2], repeats: 5 }
+    }
+}
+
+impl Files {
+    /// Measures both, with every number of workers, `repeats` times in turn.
+    pub fn run(&self, progress: &mut Progress<'_>) -> Result<Report, StudyError> {
+        let mut found = Vec::new();
+        list(&self.root, &mut found)?;
+        found.sort();
+        if found.is_empty() {
+            let text = format!("{} has no .jpg, .png, .npy or .pt files", self.root.display());
+            return Err(io::Error::new(io::ErrorKind::NotFound, text).into());
+        }
+        let arrays = found[0].extension().is_some_and(|ending| ending == "npy" || ending == "pt");
+        // Over and over, until there are enough.
+        let files: Vec<PathBuf> = found.iter().cycle().take(self.batch * self.batches).cloned().collect();
+        let mut measured = vec![(Vec::new(), Vec::new()); self.workers.len()];
+        let total = (2 * self.workers.len() * self.repeats) as f64;
+        for repeat in 0..self.repeats {
+            for (at, workers) in self.workers.iter().enumerate() {
+                let done = (2 * (repeat * self.workers.len() + at)) as f64;
+                progress(&format!("the least, {workers} threads"), done / total);
+                measured[at].0.push(least(&files, arrays, *workers)?);
+                progress(&format!("feedline, {workers} workers"), (done + 1.0) / total);
+                measured[at].1.push(self.one(&files, arrays, *workers)?);
+            }
+        }
+        progress("files", 1.0);
+        let rows = self.workers.iter().zip(&measured).flat_map(|(workers, (least, ours))| {
+            let count = files.len() as f64;
+            let rates: Vec<f64> = least.iter().map(|time| count / time.as_secs_f64()).collect();
+            let what = if arrays { "read into one buffer" } else { "decoded into one buffer" };
+            let least = Row { loader: what.to_owned(), ..row(*workers, rates, Vec::new()) };
+            let rates = ours.iter().map(|one| count / one.total.as_secs_f64()).collect();
+            let first = ours.iter().map(|one| one.first_batch.as_secs_f64()).collect();
+            let ideal = Some(least.items_per_second);
+            [least, Row { loader: "feedline".to_owned(), ideal, ..row(*workers, rates, first) }]
+        });
+        let kind = if arrays {
+            "arrays"
+        } else if self.train {
+            "images, training"
+        } else {
+            "images, inference"
+        };
+        let settings =
+            format!("{kind}: {} files, batch {}, {} repeats", found.len(), self.batch, self.repeats);
+        Ok(Report::new("files", settings, rows.collect()))
+    }
+
+    fn one(&self, files: &[PathBuf], arrays: bool, workers: usize) -> Result<Measured, StudyError> {
+        let paths: Paths = files.iter().collect();
+        if arrays {
+            let tensors = Tensors::files(paths, Vec::new(), None).map_err(io::Error::other)?;
+            return self.epoch(Spec::rows(tensors), workers);
+        }
+        let images = Images::files(paths, Vec::new());
+        let cut = |images: ImageSpec| {
+            if self.train {
+                images.random_resized_crop(224, 224).random_mirror()
+            } else {
+                images.resize(256).centre_crop(224, 224)
+            }
+        };
+        let images = cut(images).normalise(MEAN, STD).build().map_err(io::Error::other)?;
+        self.epoch(Spec::rows(images), workers)
+    }
+
+    fn epoch(&self, spec: Spec<Batch>, workers: usize) -> Result<Measured, StudyError> {
+        let mut loader = spec.batch_size(self.batch).workers(workers).epochs(1).build()?;
+        Ok(measure(&mut loader, self.batches, |_| {})?)
+    }
+}
+
+fn row(workers: usize, repeats: Vec<f64>, first: Vec<f64>) -> Row {
+    Row {
+        loader: String::new(),
+        workers,
+        items_per_second: median(&repeats),
+        spread: spread(&repeats),
+        first_batch: median(&first),
+        ideal: None,
+        repeats,
+        extra: Vec::new(),
+    }
+}
+
+/// Files that are images or arrays, in this folder and those inside.
+fn list(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
+        if path.is_dir() {
+            list(&path, found)?;
+        } else if ending.is_some_and(|ending| ["jpg", "jpeg", "png", "npy", "pt"].contains(&ending.as_str()))
+        {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// The time in which threads read or decode all files, each into one buffer.
+fn least(files: &[PathBuf], arrays: bool, threads: usize) -> io::Result<Duration> {
+    let (next, began) = (AtomicUsize::new(0), Instant::now());
+    let work = || -> io::Result<()> {
+        let (mut codecs, mut file, mut pixels) = (Codecs::default(), Vec::new(), Vec::new());
+        while let Some(path) = files.get(next.fetch_add(1, Relaxed)) {
+            feedline::files::read_into(path, &mut file)?;
+            if !arrays {
+                let opened = codecs.open(&file).map_err(io::Error::other)?;
+                let (width, height) = opened.size();
+                let whole = Rect { x: 0, y: 0, width, height };
+                codecs.decode(&file, &opened, whole, &mut pixels).map_err(io::Error::other)?;
+            }
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("it does not panic"))
+    })?;
+    Ok(began.elapsed())
+}

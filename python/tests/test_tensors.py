@@ -1,0 +1,192 @@
+"""Arrays in files without Python, beside numpy and torch."""
+
+import io
+import json
+import os
+import pickle
+import zipfile
+from collections import OrderedDict
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from feedline import DataLoader, Tensors
+
+TYPES = ["bool", "uint8", "uint16", "int8", "int16", "int32", "int64", "float16", "float32", "float64"]
+
+
+def values(dtype: str, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
+    numbers = np.random.default_rng(seed).integers(0, 100, shape)
+    return (numbers % 2 == 0) if dtype == "bool" else numbers.astype(dtype)
+
+
+def batches(dataset: Tensors, workers: int) -> list:
+    loader = DataLoader(dataset, batch_size=3, num_workers=workers, native="require")
+    made = list(loader)
+    assert "without Python" in loader.explain()
+    return made
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("shape", [(), (5,), (3, 4, 2)])
+def test_npy_is_read_as_numpy_does(tmp_path, dtype, shape, workers):
+    arrays = [values(dtype, shape, seed) for seed in range(7)]
+    for number, array in enumerate(arrays):
+        np.save(tmp_path / f"{number}.npy", array)
+    tensors = Tensors([tmp_path / f"{number}.npy" for number in range(7)], range(10, 17))
+    assert (tensors.shape, tensors.dtype) == (shape, dtype)
+    assert np.array_equal(tensors[3][0], arrays[3])
+    found = batches(tensors, workers)
+    assert torch.equal(torch.cat([batch for batch, _ in found]), torch.from_numpy(np.stack(arrays)))
+    assert torch.cat([labels for _, labels in found]).tolist() == list(range(10, 17))
+
+
+def test_npy_of_other_machines_and_versions(tmp_path):
+    big = np.arange(6, dtype=">i4").reshape(2, 3)
+    np.save(tmp_path / "big.npy", big)
+    assert np.array_equal(Tensors([tmp_path / "big.npy"])[0][0], big)
+    with open(tmp_path / "two.npy", "wb") as file:
+        np.lib.format.write_array(file, np.arange(4.0), version=(2, 0))
+    assert np.array_equal(Tensors([tmp_path / "two.npy"])[0][0], np.arange(4.0))
+
+
+def test_npz_is_read_by_name(tmp_path):
+    np.savez(tmp_path / "one.npz", only=np.arange(5))
+    assert np.array_equal(Tensors([tmp_path / "one.npz"])[0][0], np.arange(5))
+    np.savez(tmp_path / "two.npz", a=np.arange(5), b=np.ones((2, 2)))
+    assert np.array_equal(Tensors([tmp_path / "two.npz"], key="b")[0][0], np.ones((2, 2)))
+    with pytest.raises(ValueError, match="several arrays"):
+        Tensors([tmp_path / "two.npz"])[0]
+    with pytest.raises(ValueError, match=r"no array \"c\" in it; there are \"a.npy\", \"b.npy\""):
+        Tensors([tmp_path / "two.npz"], key="c")[0]
+    np.savez_compressed(tmp_path / "small.npz", a=np.zeros(1000))
+    with pytest.raises(ValueError, match="compressed"):
+        Tensors([tmp_path / "small.npz"])[0]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "int64", "uint8", "bool"])
+def test_pt_is_read_as_torch_does(tmp_path, dtype, workers):
+    tensors = [(10 * torch.rand(3, 8, 5)).to(getattr(torch, dtype)) for _ in range(4)]
+    for number, tensor in enumerate(tensors):
+        torch.save(tensor, tmp_path / f"{number}.pt")
+    found = batches(Tensors([tmp_path / f"{number}.pt" for number in range(4)]), workers)
+    assert torch.equal(torch.cat([batch for batch, _ in found]), torch.stack(tensors))
+
+
+def test_pt_of_several_kinds(tmp_path):
+    def read(value, key=None):
+        torch.save(value, tmp_path / "x.pt")
+        return Tensors([tmp_path / "x.pt"], key=key)[0][0]
+
+    whole = torch.arange(24.0).reshape(2, 3, 4)
+    assert np.array_equal(read({"a": whole, "n": 5}), whole)
+    assert np.array_equal(read({"a": whole, "b": whole + 1}, "b"), whole + 1)
+    assert np.array_equal(read(OrderedDict(a=whole)), whole)
+    assert np.array_equal(read(torch.nn.Parameter(whole).detach()), whole)
+    assert np.array_equal(read(whole[1]), whole[1])  # a part of what is stored
+    assert np.array_equal(read(torch.tensor(7)), 7)
+    assert read(torch.zeros(0, 3)).shape == (0, 3)
+    with pytest.raises(ValueError, match="not contiguous"):
+        read(whole.transpose(0, 1))
+    with pytest.raises(ValueError, match="neither a tensor nor"):
+        read([whole])
+    with pytest.raises(ValueError, match="no array"):
+        read({"n": 5})
+
+
+class Evil:
+    """What runs a command when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.path}",)
+
+
+def test_nothing_in_a_file_is_executed(tmp_path):
+    torch.save({"a": torch.ones(3), "evil": Evil(tmp_path / "ran")}, tmp_path / "x.pt")
+    assert Tensors([tmp_path / "x.pt"])[0][0].tolist() == [1, 1, 1]
+    np.save(tmp_path / "x.npy", np.array([Evil(tmp_path / "ran")]), allow_pickle=True)
+    with pytest.raises(ValueError, match="unpickled"):
+        Tensors([tmp_path / "x.npy"])[0]
+    assert not (tmp_path / "ran").exists()
+
+
+def safetensors(**arrays: np.ndarray) -> bytes:
+    names = {"float32": "F32", "int64": "I64", "uint8": "U8"}
+    table, data = {}, b""
+    for name, array in arrays.items():
+        end = len(data) + array.nbytes
+        table[name] = {
+            "dtype": names[str(array.dtype)],
+            "shape": array.shape,
+            "data_offsets": [len(data), end],
+        }
+        data += array.tobytes()
+    header = json.dumps(table).encode()
+    return len(header).to_bytes(8, "little") + header + data
+
+
+def test_safetensors_are_read_by_name(tmp_path):
+    a, b = np.arange(6, dtype=np.float32).reshape(2, 3), np.arange(3)
+    (tmp_path / "x.safetensors").write_bytes(safetensors(a=a, b=b))
+    for key, expected in (("a", a), ("b", b)):
+        assert np.array_equal(Tensors([tmp_path / "x.safetensors"], key=key)[0][0], expected)
+    with pytest.raises(ValueError, match="several arrays"):
+        Tensors([tmp_path / "x.safetensors"])[0]
+
+
+def test_files_that_differ_are_named(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros((2, 3), np.float32))
+    np.save(tmp_path / "b.npy", np.zeros((3, 2), np.float32))
+    with pytest.raises(ValueError, match=r"b\.npy.*F32 of shape \[3, 2\].*\[2, 3\]"):
+        list(DataLoader(Tensors([tmp_path / "a.npy", tmp_path / "b.npy"]), batch_size=2, num_workers=1))
+
+
+def saved(array) -> bytes:
+    out = io.BytesIO()
+    np.save(out, array)
+    return out.getvalue()
+
+
+def pt_of(array) -> bytes:
+    out = io.BytesIO()
+    torch.save(torch.from_numpy(array), out)
+    return out.getvalue()
+
+
+def bad_zip() -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("x/data.pkl", pickle.dumps(object))
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\x93NUMPY",
+        b"<html>",
+        saved(np.zeros(100))[:-1],
+        saved(np.zeros(3)).replace(b"(3,)", b"(9999999999999,)"),
+        pt_of(np.zeros(100))[:-1000],
+        pt_of(np.zeros(3))[:200],
+        bad_zip(),
+        safetensors(a=np.zeros(3, np.float32))[:-1],
+    ],
+)
+def test_bad_files_are_named(tmp_path, content, workers):
+    np.save(tmp_path / "good.npy", np.zeros(3))
+    (tmp_path / "bad").write_bytes(content)
+    dataset = Tensors([tmp_path / "good.npy", tmp_path / "bad"])
+    with pytest.raises((ValueError, OSError), match="bad"):
+        list(DataLoader(dataset, batch_size=2, num_workers=workers))
+    loader = DataLoader(dataset, batch_size=2, num_workers=workers, on_error="skip")
+    assert [len(batch) for batch, _ in loader] == [1]
+    assert [failure["index"] for failure in loader.failures()] == [1]
