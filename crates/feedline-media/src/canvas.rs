@@ -7,7 +7,7 @@ use crate::{
     MediaError,
     codec::{Codecs, Opened},
     normalise,
-    pixels::{Pixels, Rect},
+    pixels::{Pixels, Rect, room},
     resample::{Filter, Like, Resize, Setting},
 };
 
@@ -162,24 +162,26 @@ impl<'a> Canvas<'a> {
         if resize.is_none() {
             return Ok(see(pixels, flips));
         }
-        resized.resize(wanted.width * wanted.height * self.channels, 0);
+        let resized = room(resized, wanted.width * wanted.height * self.channels);
         resampler.write(pixels, resized);
         let pixels = Pixels::new(resized, wanted.width, wanted.height, self.channels);
         Ok(see(pixels.expect("it was made to fit"), flips))
     }
 
     /// Makes all that is noted so far, so that pixels can be changed: rows of interleaved channels.
-    pub fn settle(&mut self) -> Result<&mut Vec<u8>, MediaError> {
+    pub fn settle(&mut self) -> Result<&mut [u8], MediaError> {
         let ((width, height), channels) = (self.size(), self.channels);
+        let bytes = width * height * channels;
         let mut target = std::mem::take(&mut self.scratch.spare);
-        target.resize(width * height * channels, 0);
-        let seen = self.look(|pixels, flips| normalise::bytes(pixels, flips, false, &mut target));
+        let seen = self.look(|pixels, flips| {
+            normalise::bytes(pixels, flips, false, room(&mut target, bytes));
+        });
         self.scratch.spare = target;
         seen?;
         std::mem::swap(&mut self.scratch.spare, &mut self.scratch.image);
         self.held = Held::Image(width, height);
         self.view = View::whole(width, height);
-        Ok(&mut self.scratch.image)
+        Ok(&mut self.scratch.image[..bytes])
     }
 
     /// Makes another image of it. `make` is given the pixels and memory to fill with rows of that many pixels and channels.
@@ -192,11 +194,8 @@ impl<'a> Canvas<'a> {
         let size = self.size();
         self.settle()?;
         let mut target = std::mem::take(&mut self.scratch.spare);
-        target.resize(width * height * channels, 0);
-        make(
-            Pixels::new(&self.scratch.image, size.0, size.1, self.channels).expect("it is settled"),
-            &mut target,
-        );
+        let image = Pixels::new(&self.scratch.image, size.0, size.1, self.channels);
+        make(image.expect("it is settled"), room(&mut target, width * height * channels));
         self.scratch.spare = std::mem::replace(&mut self.scratch.image, target);
         self.held = Held::Image(width, height);
         self.view = View::whole(width, height);
@@ -216,7 +215,7 @@ mod tests {
     }
 
     fn seen(canvas: &mut Canvas<'_>) -> Vec<u8> {
-        canvas.settle().unwrap().clone()
+        canvas.settle().unwrap().to_vec()
     }
 
     #[test]

@@ -70,6 +70,14 @@ impl<'a> Pixels<'a> {
     }
 }
 
+/// So many bytes of memory that is used again. What is in them does not matter: to clear them would take time.
+pub(crate) fn room(memory: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
+    if memory.len() < bytes {
+        memory.resize(bytes, 0);
+    }
+    &mut memory[..bytes]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,7 +11,7 @@ mod passes;
 
 use std::ops::Range;
 
-use crate::pixels::{Pixels, Rect};
+use crate::pixels::{Pixels, Rect, room};
 
 /// How pixels between pixels are guessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,14 +229,14 @@ impl Resize {
         }
         let mut between = std::mem::take(&mut self.between);
         if setting.columns_first() {
-            between.resize(needs.width * wanted.height * channels, 0);
-            self.down(part, &mut between);
-            let shrunk = Pixels::new(&between, needs.width, wanted.height, channels);
+            let memory = room(&mut between, needs.width * wanted.height * channels);
+            self.down(part, memory);
+            let shrunk = Pixels::new(memory, needs.width, wanted.height, channels);
             self.across(false, shrunk.expect("it was made to fit"), out);
         } else {
-            between.resize(wanted.width * needs.height * channels, 0);
-            self.across(false, part, &mut between);
-            let shrunk = Pixels::new(&between, wanted.width, needs.height, channels);
+            let memory = room(&mut between, wanted.width * needs.height * channels);
+            self.across(false, part, memory);
+            let shrunk = Pixels::new(memory, wanted.width, needs.height, channels);
             self.down(shrunk.expect("it was made to fit"), out);
         }
         self.between = between;

@@ -9,8 +9,8 @@ use std::{
 /// The largest file that is read whole.
 const LARGEST: u64 = 1 << 32;
 
-/// Reads a file, in place of what the memory held.
-pub fn read_into(path: &Path, memory: &mut Vec<u8>) -> io::Result<()> {
+/// Reads a file. Its bytes lie in the memory, which is used again and may be longer.
+pub fn read_into<'a>(path: &Path, memory: &'a mut Vec<u8>) -> io::Result<&'a [u8]> {
     let mut file = File::open(path)?;
     let metadata = file.metadata()?;
     if metadata.is_dir() {
@@ -20,22 +20,25 @@ pub fn read_into(path: &Path, memory: &mut Vec<u8>) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it has more than 4 GiB"));
     }
     let expected = metadata.len() as usize;
-    memory.resize(expected, 0);
+    if expected == 0 {
+        // Pipes and the like do not say how long they are.
+        memory.clear();
+        file.take(LARGEST).read_to_end(memory)?;
+        return Ok(memory);
+    }
+    if memory.len() < expected {
+        memory.resize(expected, 0);
+    }
     let mut filled = 0;
     while filled < expected {
-        match file.read(&mut memory[filled..]) {
+        match file.read(&mut memory[filled..expected]) {
             Ok(0) => break,
             Ok(count) => filled += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
-    memory.truncate(filled);
-    // Pipes and the like do not say how long they are.
-    if expected == 0 {
-        file.take(LARGEST).read_to_end(memory)?;
-    }
-    Ok(())
+    Ok(&memory[..filled])
 }
 
 #[cfg(test)]
@@ -54,8 +57,7 @@ mod tests {
         for (path, expected) in
             [(&long, vec![1; 1000]), (&short, vec![2; 10]), (&empty, vec![]), (&long, vec![1; 1000])]
         {
-            read_into(path, &mut memory).unwrap();
-            assert_eq!(memory, expected);
+            assert_eq!(read_into(path, &mut memory).unwrap(), expected);
         }
         assert_eq!(read_into(folder.path(), &mut memory).unwrap_err().kind(), io::ErrorKind::IsADirectory);
         assert_eq!(

@@ -110,14 +110,14 @@ impl Images {
         if let Some(kept) = self.cache.as_ref().and_then(|cache| cache.get(index, file)) {
             return self.pipeline.write_kept(kept, rng, scratch, row).map_err(unfit);
         }
-        feedline_source::read_into(path, file)
+        let bytes = feedline_source::read_into(path, file)
             .map_err(|error| FileError::Unreadable { path: path.into(), error })?;
         let keep = |image: &[u8]| {
             if let Some(cache) = &self.cache {
                 cache.put(index, image);
             }
         };
-        self.pipeline.write(file, rng, scratch, row, keep).map_err(unfit)
+        self.pipeline.write(bytes, rng, scratch, row, keep).map_err(unfit)
     }
 
     /// What becomes of each image.

@@ -152,12 +152,12 @@ fn least(files: &[PathBuf], arrays: bool, threads: usize) -> io::Result<Duration
     let work = || -> io::Result<()> {
         let (mut codecs, mut file, mut pixels) = (Codecs::default(), Vec::new(), Vec::new());
         while let Some(path) = files.get(next.fetch_add(1, Relaxed)) {
-            feedline::files::read_into(path, &mut file)?;
+            let bytes = feedline::files::read_into(path, &mut file)?;
             if !arrays {
-                let opened = codecs.open(&file).map_err(io::Error::other)?;
+                let opened = codecs.open(bytes).map_err(io::Error::other)?;
                 let (width, height) = opened.size();
                 let whole = Rect { x: 0, y: 0, width, height };
-                codecs.decode(&file, &opened, whole, &mut pixels).map_err(io::Error::other)?;
+                codecs.decode(bytes, &opened, whole, &mut pixels).map_err(io::Error::other)?;
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! JPEG, decoded by libjpeg-turbo: whole, or only the part that is wanted, to the bit as Pillow has it.
 //!
 //! A part is decoded with one block more on each side, because colours are interpolated from their neighbours; what is
-//! wanted is then the same as if all had been decoded.
+//! wanted is then the same as if all had been decoded. What is below a part is not even looked at.
 
 use std::{
     ffi::{CStr, c_int, c_void},
@@ -13,11 +13,14 @@ use turbojpeg_sys as tj;
 use super::exif;
 use crate::{
     MediaError,
-    pixels::{Pixels, Rect},
+    pixels::{Pixels, Rect, room},
 };
 
 /// The most passes of a progressive image: more are made to waste time.
 const MOST_SCANS: c_int = 500;
+
+/// What a file ends with.
+const END: [u8; 2] = [0xff, 0xd9];
 
 /// What the beginning of a file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +33,8 @@ pub struct Header {
     pub is_cmyk: bool,
     /// How the camera was held: 1 is upright.
     pub orientation: u8,
-    /// Width and height of a block of all its colours.
-    block: (usize, usize),
+    /// Width and height of a block of all its colours; `None` if only all of the image can be decoded.
+    block: Option<(usize, usize)>,
 }
 
 /// A decoder, to be used for one image after the other by one worker.
@@ -88,7 +91,9 @@ impl Decoder {
         let (width, height) = (width as usize, height as usize);
         let space = self.get(tj::TJPARAM_TJPARAM_COLORSPACE);
         let is_cmyk = [tj::TJCS_TJCS_CMYK, tj::TJCS_TJCS_YCCK].iter().any(|one| *one as c_int == space);
-        let block = block(self.get(tj::TJPARAM_TJPARAM_SUBSAMP));
+        // Of a file that is cut off, all is decoded, so that this is found.
+        let is_whole = bytes.ends_with(&END);
+        let block = block(self.get(tj::TJPARAM_TJPARAM_SUBSAMP)).filter(|_| is_whole);
         Ok(Header { width, height, is_cmyk, orientation, block })
     }
 
@@ -119,7 +124,7 @@ impl Decoder {
         // Four inks become three colours in the same memory.
         let (channels, format) =
             if header.is_cmyk { (4, tj::TJPF_TJPF_CMYK) } else { (3, tj::TJPF_TJPF_RGB) };
-        memory.resize(channels * around.width * around.height, 0);
+        let memory = room(memory, channels * around.width * around.height);
         // SAFETY: both slices are as long as they say: the region that was set fits into the second.
         let ended = unsafe {
             tj::tj3Decompress8(
@@ -135,7 +140,7 @@ impl Decoder {
             let complaint = self.complaint();
             // SAFETY: the handle lives as long as this.
             let is_warning = unsafe { tj::tj3GetErrorCode(self.handle.as_ptr()) } == 0;
-            if complaint.contains("Premature end") {
+            if !bytes.ends_with(&END) && complaint.to_lowercase().contains("premature end") {
                 return Err(MediaError::Truncated("JPEG"));
             }
             // Others read images with warnings as well; what is missing is all that Pillow minds.
@@ -193,7 +198,7 @@ fn frame(bytes: &[u8]) -> Result<((c_int, c_int), u8), MediaError> {
 }
 
 /// Colours of inks, as Pillow has them. Files keep inks inverted: 255 is none.
-fn from_inks(memory: &mut Vec<u8>) {
+fn from_inks(memory: &mut [u8]) {
     for at in 0..memory.len() / 4 {
         let [cyan, magenta, yellow, black] = std::array::from_fn(|ink| u32::from(memory[4 * at + ink]));
         for (channel, ink) in [cyan, magenta, yellow].into_iter().enumerate() {
@@ -201,32 +206,33 @@ fn from_inks(memory: &mut Vec<u8>) {
             memory[3 * at + channel] = (black - ((product + (product >> 8)) >> 8)) as u8;
         }
     }
-    memory.truncate(memory.len() / 4 * 3);
 }
 
 /// The size of a block of all colours, by how they are thinned out.
-fn block(subsampling: c_int) -> (usize, usize) {
+fn block(subsampling: c_int) -> Option<(usize, usize)> {
     match subsampling {
-        x if x == tj::TJSAMP_TJSAMP_444 as c_int || x == tj::TJSAMP_TJSAMP_GRAY as c_int => (8, 8),
-        x if x == tj::TJSAMP_TJSAMP_422 as c_int => (16, 8),
-        x if x == tj::TJSAMP_TJSAMP_440 as c_int => (8, 16),
-        x if x == tj::TJSAMP_TJSAMP_411 as c_int => (32, 8),
-        x if x == tj::TJSAMP_TJSAMP_441 as c_int => (8, 32),
-        x if x == tj::TJSAMP_TJSAMP_420 as c_int => (16, 16),
-        // Unusual: as large as one can be, so that it is a multiple of all.
-        _ => (32, 32),
+        x if x == tj::TJSAMP_TJSAMP_444 as c_int || x == tj::TJSAMP_TJSAMP_GRAY as c_int => Some((8, 8)),
+        x if x == tj::TJSAMP_TJSAMP_422 as c_int => Some((16, 8)),
+        x if x == tj::TJSAMP_TJSAMP_440 as c_int => Some((8, 16)),
+        x if x == tj::TJSAMP_TJSAMP_411 as c_int => Some((32, 8)),
+        x if x == tj::TJSAMP_TJSAMP_441 as c_int => Some((8, 32)),
+        x if x == tj::TJSAMP_TJSAMP_420 as c_int => Some((16, 16)),
+        _ => None,
     }
 }
 
-/// A part with a block more on each side, beginning where a block begins.
+/// A part with a block more on each side, beginning and ending where blocks do; or all.
 fn around(header: Header, part: Rect) -> Rect {
+    let Some(block) = header.block else {
+        return Rect { x: 0, y: 0, width: header.width, height: header.height };
+    };
     let span = |first: usize, count: usize, block: usize, most: usize| {
         let begin = first.saturating_sub(block) / block * block;
-        let end = (first + count + block).min(most);
+        let end = (first + count + block).next_multiple_of(block).min(most);
         (begin, end - begin)
     };
-    let (x, width) = span(part.x, part.width, header.block.0, header.width);
-    let (y, height) = span(part.y, part.height, header.block.1, header.height);
+    let (x, width) = span(part.x, part.width, block.0, header.width);
+    let (y, height) = span(part.y, part.height, block.1, header.height);
     Rect { x, y, width, height }
 }
 
@@ -236,9 +242,9 @@ mod tests {
 
     #[test]
     fn a_part_is_decoded_with_a_block_around_it() {
-        let header = Header { width: 100, height: 50, is_cmyk: false, orientation: 1, block: (16, 16) };
+        let header = Header { width: 100, height: 50, is_cmyk: false, orientation: 1, block: Some((16, 16)) };
         let part = Rect { x: 40, y: 20, width: 10, height: 10 };
-        assert_eq!(around(header, part), Rect { x: 16, y: 0, width: 50, height: 46 });
+        assert_eq!(around(header, part), Rect { x: 16, y: 0, width: 64, height: 48 });
         let part = Rect { x: 0, y: 0, width: 100, height: 50 };
         assert_eq!(around(header, part), part);
     }
