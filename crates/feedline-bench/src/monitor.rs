@@ -14,10 +14,10 @@ use crate::{
     request::Memory,
 };
 
-/// Looking at a process's memory makes the kernel walk through it; so this long between two looks, and a hundred
-/// times as long as a look took.
+/// Looking at a process's memory makes the kernel walk through it; so this long between two looks, and two hundred
+/// times as long as a processor was busy with one.
 const BETWEEN: Duration = Duration::from_millis(250);
-const REST: u32 = 100;
+const REST: u32 = 200;
 
 /// A thread that looks at a process tree now and then.
 pub(crate) struct Monitor {
@@ -42,11 +42,12 @@ impl Monitor {
             let (mut seen, mut gpus) = (Seen::default(), Vec::<Look>::new());
             let mut rest = BETWEEN;
             while stopped.recv_timeout(rest) == Err(RecvTimeoutError::Timeout) {
-                let began = Instant::now();
+                let began = processor_time();
                 seen.memory.push(tree(root).into_iter().map(pss_mb).sum());
                 gpus.extend(watch.as_ref().map(Watch::look));
-                seen.looking += began.elapsed();
-                rest = BETWEEN.max(began.elapsed() * REST);
+                let took = processor_time().saturating_sub(began);
+                seen.looking += took;
+                rest = BETWEEN.max(took * REST);
             }
             seen.total = start.elapsed();
             seen.gpus = watch.map(|watch| watch.summary(&gpus));
@@ -65,6 +66,12 @@ impl Monitor {
             gpus: seen.gpus,
         }
     }
+}
+
+/// How long a processor has been busy with this thread.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// A process and its descendants.

@@ -122,6 +122,27 @@ struct Canvas {
     svg: String,
     height: f64,
     left: f64,
+    /// Where the plot begins, below title and key.
+    top: f64,
+}
+
+/// The height of a line of a key.
+const KEY: f64 = 15.0;
+
+/// The names of a key, as many to a line as fit.
+fn key_lines(names: &[(String, usize)], left: f64) -> Vec<Vec<(f64, &(String, usize))>> {
+    let mut lines = vec![Vec::new()];
+    let mut x = left;
+    for name in names {
+        let width = 7.0 * name.0.chars().count() as f64 + 26.0;
+        if x + width > SIZE.0 - MARGIN.2 && x > left {
+            lines.push(Vec::new());
+            x = left;
+        }
+        lines.last_mut().expect("there is one").push((x, name));
+        x += width;
+    }
+    lines
 }
 
 impl Canvas {
@@ -148,7 +169,7 @@ impl Canvas {
                 escape(&frame.y)
             );
         }
-        Self { svg, height, left }
+        Self { svg, height, left, top: MARGIN.1 }
     }
 
     fn bottom(&self) -> f64 {
@@ -158,7 +179,7 @@ impl Canvas {
     /// Horizontal lines with their values; returns the scale.
     fn values(&mut self, most: f64) -> impl Fn(f64) -> f64 + use<> {
         let steps = steps(most);
-        let (top, bottom) = (MARGIN.1 + 8.0, self.bottom());
+        let (top, bottom) = (self.top + 8.0, self.bottom());
         let highest = steps.last().copied().unwrap_or(1.0);
         let scale = move |value: f64| bottom - (value / highest).min(1.0) * (bottom - top);
         for value in steps {
@@ -187,17 +208,19 @@ impl Canvas {
     }
 
     fn key(&mut self, names: &[(String, usize)]) {
-        let mut x = SIZE.0 - MARGIN.2;
-        for (name, colour) in names.iter().rev() {
-            x -= 7.0 * name.chars().count() as f64 + 22.0;
-            let _ = write!(
-                self.svg,
-                "<rect x=\"{x:.1}\" y=\"26\" width=\"10\" height=\"10\" rx=\"2\" fill=\"var(--c{})\"/>\
-                 <text x=\"{:.1}\" y=\"35\">{}</text>",
-                colour % 8,
-                x + 14.0,
-                escape(name)
-            );
+        for (line, names) in key_lines(names, self.left).into_iter().enumerate() {
+            let y = 26.0 + KEY * line as f64;
+            for (x, (name, colour)) in names {
+                let _ = write!(
+                    self.svg,
+                    "<rect x=\"{x:.1}\" y=\"{y}\" width=\"10\" height=\"10\" rx=\"2\" fill=\"var(--c{})\"/>\
+                     <text x=\"{:.1}\" y=\"{}\">{}</text>",
+                    colour % 8,
+                    x + 14.0,
+                    y + 9.0,
+                    escape(name)
+                );
+            }
         }
     }
 
@@ -213,7 +236,11 @@ pub fn lines(frame: &Frame, series: &[Series]) -> String {
         series.iter().flat_map(|one| one.points.iter().map(|point| point.0)).collect();
     positions.sort_by(f64::total_cmp);
     positions.dedup();
-    let mut canvas = Canvas::new(frame, SIZE.1, MARGIN.0);
+    let names: Vec<(String, usize)> =
+        series.iter().filter(|one| !one.ideal).map(|one| (one.name.clone(), one.colour)).collect();
+    let more = KEY * (key_lines(&names, MARGIN.0).len() - 1) as f64;
+    let mut canvas = Canvas::new(frame, SIZE.1 + more, MARGIN.0);
+    canvas.top += more;
     let most = series.iter().flat_map(|one| one.points.iter().map(|point| point.3)).fold(0.0, f64::max);
     let up = canvas.values(most);
     let room = (SIZE.0 - MARGIN.2 - MARGIN.0) / positions.len().max(1) as f64;
@@ -257,8 +284,6 @@ pub fn lines(frame: &Frame, series: &[Series]) -> String {
             );
         }
     }
-    let names: Vec<(String, usize)> =
-        series.iter().filter(|one| !one.ideal).map(|one| (one.name.clone(), one.colour)).collect();
     canvas.key(&names);
     canvas.end()
 }
@@ -472,6 +497,14 @@ mod tests {
         let bar = Bar { name: "torch".to_owned(), colour: 1, value: 1.0, note: String::new() };
         let plain = plain(&bars(&Frame::default(), &[bar]));
         assert!(plain.contains("#d9480f") && !plain.contains("var("), "{plain}");
+    }
+
+    #[test]
+    fn a_long_key_has_several_lines() {
+        let names: Vec<_> = (0..7).map(|colour| (format!("a loader of some name {colour}"), colour)).collect();
+        let lines = key_lines(&names, MARGIN.0);
+        assert_eq!(lines.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2, 2, 1]);
+        assert_eq!(key_lines(&names[..1], MARGIN.0).len(), 1);
     }
 
     #[test]

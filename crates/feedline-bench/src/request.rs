@@ -180,7 +180,7 @@ pub struct Memory {
     pub peak_mb: f64,
     /// The median of all looks.
     pub median_mb: f64,
-    /// The share of the time that looking took.
+    /// The share of a processor that looking took.
     #[serde(default)]
     pub monitor: f64,
     /// Accelerators, where there are any.
