@@ -501,7 +501,8 @@ mod tests {
 
     #[test]
     fn a_long_key_has_several_lines() {
-        let names: Vec<_> = (0..7).map(|colour| (format!("a loader of some name {colour}"), colour)).collect();
+        let names: Vec<_> =
+            (0..7).map(|colour| (format!("a loader of some name {colour}"), colour)).collect();
         let lines = key_lines(&names, MARGIN.0);
         assert_eq!(lines.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2, 2, 1]);
         assert_eq!(key_lines(&names[..1], MARGIN.0).len(), 1);
