@@ -6,6 +6,7 @@ import itertools
 import pickle
 import random
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import feedline
@@ -19,6 +20,15 @@ from torchvision import datasets, transforms
 from torchvision.transforms import InterpolationMode, v2
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Torch's own threads would not survive the forks of tests that come later."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def picture(width: int, height: int, mode: str = "RGB", seed: int = 0) -> Image.Image:
