@@ -316,7 +316,8 @@ class Worker:
 
     def describe(self, sample: Any) -> bytes | None:
         """Called with the first sample, to find out its structure; with none if all are like the prototype."""
-        return _structure.describe(self._setup.native.prototype if sample is None else sample)
+        native = self._setup.native
+        return _structure.describe(sample if native is None or sample is not None else native.prototype)
 
     def columns(self, described: bytes) -> Columns:
         """Called once for each structure."""
