@@ -6,7 +6,7 @@ use std::{cell::RefCell, sync::Arc, sync::LazyLock};
 use feedline_core::{Key, Purpose};
 use feedline_media::{
     Arrangement, Filter, Like, Numbers, Pipeline, Scratch,
-    transform::{ColourJitter, Mirror, RandomResizedCrop},
+    transform::{ColourJitter, Flip, RandomResizedCrop, Way},
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -19,7 +19,7 @@ static PIPELINE: LazyLock<Pipeline> = LazyLock::new(|| {
         like: Like::Pillow,
     };
     let jitter = ColourJitter { hue: Some((-0.5, 0.5)), contrast: Some((0.0, 2.0)), ..ColourJitter::default() };
-    Pipeline::new(vec![Arc::new(crop), Arc::new(Mirror(0.5)), Arc::new(jitter)], Numbers::Bytes, Arrangement::Planes)
+    Pipeline::new(vec![Arc::new(crop), Arc::new(Flip { way: Way::Mirror, probability: 0.5 }), Arc::new(jitter)], Numbers::Bytes, Arrangement::Planes)
         .expect("the steps fit together")
 });
 

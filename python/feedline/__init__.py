@@ -8,11 +8,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from feedline._loader import DataLoader as DataLoader
+    from feedline.cells import Cells as Cells
     from feedline.files import Files as Files
     from feedline.files import ImageFolder as ImageFolder
     from feedline.files import Tensors as Tensors
@@ -22,15 +24,16 @@ try:
 except PackageNotFoundError:  # used from its source tree
     __version__ = "0"
 
-__all__ = ["DataLoader", "Files", "ImageFolder", "Tensors", "__version__"]
+__all__ = ["Cells", "DataLoader", "Files", "ImageFolder", "Tensors", "__version__"]
+
+#: Where things are that do without torch.
+_WITHOUT_TORCH = {"Cells": "cells", "Files": "files", "ImageFolder": "files", "Tensors": "files"}
 
 
 def __getattr__(name: str) -> Any:
     """Import torch only when something is asked for that needs it."""
-    if name in ("Files", "ImageFolder", "Tensors"):
-        from feedline import files
-
-        return getattr(files, name)
+    if module := _WITHOUT_TORCH.get(name):
+        return getattr(import_module(f"feedline.{module}"), name)
     if name != "DataLoader":
         raise AttributeError(f"module 'feedline' has no attribute {name!r}")
     try:

@@ -75,11 +75,11 @@ class InlineIter(Placed, _SingleProcessDataLoaderIter):
         loader._report = Report("made by the consumer itself, without Python", "num_workers is 0")
         assert self._native is not None
         native, get = self._native, getter(self._dataset)
-        address = int(self._base_seed), self._progress.generation
+        self._address = int(self._base_seed), self._progress.generation
 
         def native_get(index: Any) -> Any:
             try:
-                return native.get(index, *address)
+                return native.get(index, *self._address)
             except (OSError, ValueError, TypeError, IndexError, OverflowError):
                 return get(index)  # as the dataset has it, its error included
 
@@ -129,7 +129,13 @@ class InlineIter(Placed, _SingleProcessDataLoaderIter):
         if self._on_error == "raise" or self._streams:
             if self._stack is None or type(index) is not list or not index:
                 return self._dataset_fetcher.fetch(index)
-            return self._stack.batch(self._get, index)
+            made = None
+            if self._native is not None:
+                with suppress(TypeError, OverflowError):  # for indices that are not plain numbers
+                    made = self._stack.native(
+                        self._native.files, self._native.prototype, index, self._address
+                    )
+            return self._stack.batch(self._get, index) if made is None else made
         by_sample = self._auto_collation and not getattr(self._dataset, "__getitems__", None)
         if not by_sample:
             try:

@@ -188,15 +188,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         if self.native == "off":
             return None
         try:
-            if not (self._auto_collation and self._dataset_kind == _DatasetKind.Map):
-                raise UnknownError("samples are not collated, or come as a stream")
-            if not _structure.collates_by_default(self.collate_fn):
-                raise UnknownError("there is a collate_fn")
-            if self._options.dispatch == "batch" or self._options.rng == "torch":
-                raise UnknownError("torch's way was asked for: dispatch is 'batch', or rng is 'torch'")
-            if self.worker_init_fn is not None:
-                raise UnknownError("there is a worker_init_fn, which may change the dataset")
-            lowered = lower(self.dataset, self._lowered)
+            lowered = lower(self.dataset, self._lowered, self._asks_for_python())
         except UnknownError as why:
             self._lowered = None
             if self.native == "require":
@@ -207,6 +199,18 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             self._lowered, self._learned = lowered, Learned()
         self._left_to_python = ""
         return lowered.native
+
+    def _asks_for_python(self) -> str:
+        """What in the loader's own arguments needs samples that Python has made."""
+        if not (self._auto_collation and self._dataset_kind == _DatasetKind.Map):
+            return "samples are not collated, or come as a stream"
+        if not _structure.collates_by_default(self.collate_fn):
+            return "there is a collate_fn"
+        if self._options.dispatch == "batch" or self._options.rng == "torch":
+            return "torch's way was asked for: dispatch is 'batch', or rng is 'torch'"
+        if self.worker_init_fn is not None:
+            return "there is a worker_init_fn, which may change the dataset"
+        return ""
 
     def _gather(self) -> Gather | None:
         """How to gather batches from memory, if the dataset is there and nothing but its numbers matters."""

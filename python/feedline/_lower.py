@@ -55,14 +55,21 @@ class Lowered:
     steps: list[tuple[Any, ...]]
 
 
-def lower(dataset: Any, before: Lowered | None = None) -> Lowered:
-    """A dataset without Python; UnknownError if it cannot be. The one from before, if nothing has changed."""
+def lower(dataset: Any, before: Lowered | None = None, obstacle: str = "") -> Lowered:
+    """A dataset without Python; UnknownError if it cannot be. The one from before, if nothing has changed.
+
+    An obstacle is what else stands in the way; it is told if the dataset itself would have been known.
+    """
     if isinstance(dataset, NativeDataset):
+        if obstacle:
+            raise UnknownError(obstacle)
         engine = dataset._engine
         if before is not None and before.native.files is engine:
             return before
         return Lowered(Native.of(engine), [], [])
     listed = _files(dataset)
+    if obstacle:
+        raise UnknownError(obstacle)
     if before is not None and before.steps == listed.steps and _are_same(before.parts, listed.parts):
         return before
     try:

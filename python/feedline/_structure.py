@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.utils.data._utils import collate as torch_collate
 
-from feedline._engine import Collected, Columns, Commons, Hold
+from feedline._engine import Collected, Columns, Commons, FileRows, Hold
 
 try:
     import numpy as np
@@ -32,6 +32,9 @@ _KNOWN = dict(torch_collate.default_collate_fn_map)
 _TENSOR_DTYPES = {
     torch.bool,
     torch.uint8,
+    torch.uint16,
+    torch.uint32,
+    torch.uint64,
     torch.int8,
     torch.int16,
     torch.int32,
@@ -276,6 +279,16 @@ class Stack:
         samples = [structure.read(hold, rows, objects, row) for row in range(written)]
         samples += [sample, *[get(index) for index in indices[written + 1 :]]]
         return torch_collate.default_collate(samples)
+
+    def native(
+        self, files: FileRows, prototype: Any, indices: list[int], address: tuple[int, int]
+    ) -> Batch | None:
+        """The batch of these files, if all can be made without Python. Samples are like the prototype."""
+        if self._structure is None:
+            self._structure = Structure(describe(prototype) or b"", local=True)
+        structure, rows = self._structure, len(indices)
+        hold = structure.columns.stack_files(self._commons, files, indices, address)
+        return None if hold is None else structure.assemble(hold, structure.offsets(rows), rows, [], None)
 
 
 class _Counter:

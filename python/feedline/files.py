@@ -71,6 +71,34 @@ class NativeDataset:
         return {name: value for name, value in self.__dict__.items() if name != "_engine"}
 
 
+class Stepwise(NativeDataset):
+    """Files and the steps that make samples of them.
+
+    Every step gives a new object, and leaves the old one as it was.
+    """
+
+    def __init__(self, paths: Iterable[str | os.PathLike[str]], labels: Iterable[int] | None = None) -> None:
+        """List files, and labels if there are any."""
+        super().__init__(paths, labels)
+        self._steps: tuple[Step, ...] = ()
+
+    def _then(self, *step: Any) -> Self:
+        new = copy(self)
+        new._steps = (*self._steps, step)
+        return new
+
+    def __copy__(self) -> Self:
+        """The same files; its own steps."""
+        new = type(self).__new__(type(self))
+        new.__dict__.update(self.__getstate__())
+        return new
+
+    def __repr__(self) -> str:
+        """The files and the steps."""
+        steps = "".join(f".{name}({', '.join(map(repr, arguments))})" for name, *arguments in self._steps)
+        return f"{type(self).__name__}({len(self)} files){steps}"
+
+
 class Tensors(NativeDataset):
     """Arrays in files (``.npy``, ``.npz``, ``.pt``, safetensors), all of one type and shape.
 
@@ -101,32 +129,25 @@ class Tensors(NativeDataset):
         return f"Tensors({len(self)} files)"
 
 
-class Files(NativeDataset):
+class Files(Stepwise):
     """Images in files, with labels if there are any, and the steps that make rows of them.
 
-    Every step gives a new object, and leaves the old one as it was. An image is channels, height, width, unless
-    channels are last; steps that do not fit are refused when that is asked for, before the first sample.
+    An image is channels, height, width, unless channels are last; steps that do not fit are refused when that is
+    asked for, before the first sample.
 
     Args:
         paths: the files.
         labels: a whole number for each file; 0 for all if there are none.
     """
 
-    def __init__(self, paths: Iterable[str | os.PathLike[str]], labels: Iterable[int] | None = None) -> None:
-        """List files, and labels if there are any."""
-        super().__init__(paths, labels)
-        self._steps: tuple[Step, ...] = ()
-
     @cached_property
     def _engine(self) -> _engine.FileRows:
         return _engine.FileRows.images(self.paths, self.targets, list(self._steps))
 
     def _then(self, *step: Any) -> Self:
-        new = copy(self)
-        if self._is_float and step[0] != "normalise":
+        if self._is_float and step[0] not in ("normalise", "channels_last"):
             raise ValueError(f"{step[0]} changes pixels: it belongs before to_float and normalize")
-        new._steps = (*self._steps, step)
-        return new
+        return super()._then(*step)
 
     @property
     def _is_float(self) -> bool:
@@ -151,19 +172,19 @@ class Files(NativeDataset):
             return self._then("resize_short", size, max_size, interpolation, like)
         if max_size is not None:
             raise ValueError("max_size is for a size of one number: the longer side is given already")
-        height, width = _both(size)
+        height, width = both(size)
         return self._then("resize_to", width, height, interpolation, like)
 
     def center_crop(self, size: Size) -> Self:
         """The middle; what is smaller gets a black border."""
-        height, width = _both(size)
+        height, width = both(size)
         return self._then("centre_crop", width, height)
 
     def random_crop(
         self, size: Size, padding: Size | None = None, pad_if_needed: bool = False, fill: Size = 0
     ) -> Self:
         """A part from anywhere, after a border was put around it if one is asked for."""
-        height, width = _both(size)
+        height, width = both(size)
         sides = None if padding is None else _sides(padding)
         return self._then("random_crop", width, height, sides, _colour(fill), pad_if_needed)
 
@@ -176,7 +197,7 @@ class Files(NativeDataset):
         like: str = "pillow",
     ) -> Self:
         """A part from anywhere, of any size and about any shape, brought to one size."""
-        height, width = _both(size)
+        height, width = both(size)
         return self._then(
             "random_resized_crop", width, height, tuple(scale), tuple(ratio), interpolation, like
         )
@@ -231,20 +252,7 @@ class Files(NativeDataset):
 
     def channels_last(self) -> Self:
         """Row, column, channel instead of channel, row, column."""
-        new = copy(self)
-        new._steps = (*self._steps, ("channels_last",))
-        return new
-
-    def __copy__(self) -> Self:
-        """The same files; its own steps."""
-        new = type(self).__new__(type(self))
-        new.__dict__.update(self.__getstate__())
-        return new
-
-    def __repr__(self) -> str:
-        """The files and the steps."""
-        steps = "".join(f".{name}{arguments!r}" for name, *arguments in self._steps)
-        return f"{type(self).__name__}({len(self)} images){steps}"
+        return self._then("channels_last")
 
 
 class ImageFolder(Files):
@@ -262,7 +270,8 @@ class ImageFolder(Files):
         super().__init__(paths, labels)
 
 
-def _both(size: Size) -> tuple[int, int]:
+def both(size: Size) -> tuple[int, int]:
+    """Height and width."""
     if isinstance(size, int):
         return size, size
     if len(size) == 1:

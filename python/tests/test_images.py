@@ -1,7 +1,6 @@
 """Images without Python, beside Pillow and torchvision: the same, to the bit."""
 
 import gc
-import io
 import itertools
 import pickle
 import random
@@ -14,7 +13,8 @@ import numpy as np
 import pytest
 import torch
 from feedline import DataLoader, Files, ImageFolder
-from PIL import Image, ImageOps
+from pictures import picture
+from PIL import Image
 from torch.utils.data import ConcatDataset, Subset, random_split
 from torchvision import datasets, transforms
 from torchvision.transforms import InterpolationMode, v2
@@ -29,20 +29,6 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
-
-
-def picture(width: int, height: int, mode: str = "RGB", seed: int = 0) -> Image.Image:
-    """Smooth and noisy parts, in any mode."""
-    rng = np.random.default_rng(seed)
-    y, x = np.mgrid[0:height, 0:width]
-    waves = [127 + 120 * np.sin(x / (5 + 3 * c) + seed) * np.cos(y / (7 + c)) for c in range(4)]
-    noise = rng.integers(-20, 20, (height, width, 4))
-    values = np.clip(np.stack(waves, -1) + noise, 0, 255).astype(np.uint8)
-    if mode == "CMYK":
-        return Image.fromarray(values, "CMYK")
-    if mode in ("RGBA", "LA"):
-        return Image.fromarray(values, "RGBA").convert(mode)
-    return Image.fromarray(values[..., :3], "RGB").convert(mode)
 
 
 def reference(path: Path, transform) -> torch.Tensor:
@@ -67,68 +53,6 @@ def folder(tmp_path_factory) -> Path:
     picture(150, 90, "RGBA").save(root / "class2" / "alpha.png")
     picture(80, 64, "CMYK").save(root / "class0" / "inks.jpg")
     return root
-
-
-# Codecs
-
-
-@pytest.mark.parametrize("progressive", [False, True])
-@pytest.mark.parametrize("subsampling", [0, 1, 2])
-@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
-def test_jpeg_is_decoded_as_pillow_does(tmp_path, progressive, subsampling, mode):
-    for width, height in [(1, 1), (7, 9), (16, 16), (17, 33), (100, 75), (251, 129)]:
-        path = tmp_path / f"{width}x{height}.jpg"
-        kind = {} if mode == "L" else {"subsampling": subsampling}
-        picture(width, height, mode, width).save(path, quality=85, progressive=progressive, **kind)
-        found, _ = Files([path]).resize((height, width)).channels_last()[0]
-        assert np.array_equal(found, np.asarray(Image.open(path).convert("RGB"))), (width, height)
-
-
-@pytest.mark.parametrize("subsampling", [0, 1, 2])
-@pytest.mark.parametrize("progressive", [False, True])
-def test_a_part_is_decoded_as_the_whole_would_be(tmp_path, subsampling, progressive):
-    path = tmp_path / "image.jpg"
-    restarts = {"restart_marker_rows": 2} if subsampling == 1 else {}
-    picture(301, 217).save(path, subsampling=subsampling, progressive=progressive, **restarts)
-    whole = np.asarray(Image.open(path).convert("RGB"))
-    for size in [(1, 1), (8, 8), (50, 33), (100, 200), (217, 301), (216, 17)]:
-        found, _ = Files([path]).center_crop(size).channels_last()[0]
-        expected = np.asarray(transforms.CenterCrop(size)(Image.fromarray(whole)))
-        assert np.array_equal(found, expected), size
-    # From anywhere: every part of that size that there is must be one of the image.
-    parts = np.lib.stride_tricks.sliding_window_view(whole, (23, 40, 3))[:, :, 0]
-    random.seed(0)
-    for _ in range(40):
-        found, _ = Files([path]).random_crop((23, 40)).channels_last()[0]
-        places = np.argwhere((parts[:, :, 0, 0] == found[0, 0]).all(-1))
-        assert any(np.array_equal(parts[y, x], found) for y, x in places)
-
-
-@pytest.mark.parametrize("orientation", range(1, 9))
-def test_images_are_turned_upright_on_request(tmp_path, orientation):
-    path = tmp_path / "image.jpg"
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    picture(50, 34).save(path, exif=exif)
-    with Image.open(path) as image:
-        upright = ImageOps.exif_transpose(image).convert("RGB")
-        plain = image.convert("RGB")
-    for files, expected in [(Files([path]).exif_transpose(), upright), (Files([path]), plain)]:
-        found, _ = files.center_crop((20, 30)).channels_last()[0]
-        assert np.array_equal(found, np.asarray(transforms.CenterCrop((20, 30))(expected)))
-
-
-@pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "LA", "P", "1", "I;16"])
-def test_png_is_decoded_as_pillow_does(tmp_path, mode):
-    path = tmp_path / "image.png"
-    if mode == "I;16":
-        values = np.random.default_rng(0).integers(0, 65536, (33, 21)).astype(np.uint16)
-        values[:8] //= 256
-        Image.fromarray(values).save(path)
-    else:
-        picture(21, 33, mode).save(path)
-    found, _ = Files([path]).center_crop((33, 21)).channels_last()[0]
-    assert np.array_equal(found, np.asarray(Image.open(path).convert("RGB")))
 
 
 # Transforms
@@ -534,7 +458,7 @@ def test_later_epochs_come_from_the_cache(folder, tmp_path, where, share):
 
 
 def test_a_cache_saves_the_files(tmp_path):
-    (tmp_path / "a.jpg").write_bytes(jpeg())
+    picture(60, 50).save(tmp_path / "a.jpg")
     images = Files([tmp_path / "a.jpg"]).center_crop(16).cache(1 << 20)
     first = images[0][0]
     (tmp_path / "a.jpg").unlink()
@@ -542,58 +466,6 @@ def test_a_cache_saves_the_files(tmp_path):
 
 
 # Bad input
-
-
-def jpeg(width: int = 60, height: int = 50) -> bytes:
-    out = io.BytesIO()
-    picture(width, height).save(out, "jpeg")
-    return out.getvalue()
-
-
-def bomb() -> bytes:
-    """A JPEG that says it has 30,000 by 30,000 pixels."""
-    data = bytearray(jpeg())
-    at = data.index(b"\xff\xc0")
-    data[at + 5 : at + 9] = (30000).to_bytes(2, "big") * 2
-    return bytes(data)
-
-
-BAD = {
-    "empty": (b"", "empty"),
-    "truncated": (jpeg()[:-400], "truncated"),
-    "truncated below": (jpeg(60, 500)[:-400], "truncated"),
-    "HTML": (b"<html>not found</html>", "HTML"),
-    "bomb": (bomb(), "30000 . 30000"),
-    "header alone": (jpeg()[:30], "truncated"),
-    "noise": (bytes(range(256)), "cannot be decoded"),
-    "PNG cut off": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "truncated"),
-}
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("name", BAD)
-def test_bad_files_are_named(tmp_path, name, workers):
-    content, reason = BAD[name]
-    (tmp_path / "good.jpg").write_bytes(jpeg())
-    (tmp_path / "bad.jpg").write_bytes(content)
-    images = Files([tmp_path / "good.jpg", tmp_path / "bad.jpg"]).center_crop(32)
-    with pytest.raises(ValueError, match=f"bad.jpg.*{reason}"):
-        list(DataLoader(images, batch_size=2, num_workers=workers))
-    loader = DataLoader(images, batch_size=2, num_workers=workers, on_error="skip")
-    assert [len(batch) for batch, _ in loader] == [1]
-    assert "bad.jpg" in loader.failures()[0]["error"]
-
-
-def test_files_that_cannot_be_read_are_named(tmp_path):
-    (tmp_path / "link.jpg").symlink_to(tmp_path / "nowhere")
-    (tmp_path / "folder.jpg").mkdir()
-    for name, kind in [
-        ("missing.jpg", FileNotFoundError),
-        ("link.jpg", FileNotFoundError),
-        ("folder.jpg", OSError),
-    ]:
-        with pytest.raises(kind, match=name):
-            Files([tmp_path / name]).center_crop(8)[0]
 
 
 def test_folders_without_classes_are_refused(tmp_path):

@@ -17,6 +17,8 @@
 //! | [`normalise`] | to floats, planes instead of interleaved channels, in one pass |
 //! | [`pixels`] | a view of an image |
 //! | [`tensor`] | arrays in files, found and read |
+//! | [`tiff`] | TIFF: any number of channels, of numbers of many types, to planes |
+//! | [`stack`] | planes of such numbers to rows: another size, floats, means and deviations |
 
 pub mod canvas;
 pub mod codec;
@@ -24,7 +26,9 @@ pub mod normalise;
 pub mod pipeline;
 pub mod pixels;
 pub mod resample;
+pub mod stack;
 pub mod tensor;
+pub mod tiff;
 pub mod transform;
 
 pub use canvas::Scratch;
@@ -48,6 +52,9 @@ pub enum MediaError {
     /// It ends too early.
     #[error("the {0} image is truncated")]
     Truncated(&'static str),
+    /// It is of a kind that is not read.
+    #[error("the {0} image is not read here: {1}")]
+    Unread(&'static str, String),
     /// It is larger than is allowed.
     #[error("the image has {width} × {height} pixels, more than {most}")]
     TooLarge {

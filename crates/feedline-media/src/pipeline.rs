@@ -40,6 +40,27 @@ pub struct MeanStd {
     pub std: Vec<f32>,
 }
 
+impl MeanStd {
+    /// One of both for each channel, where one was given for all; otherwise, what is wrong.
+    pub(crate) fn of_each(mut self, channels: usize) -> Result<Self, Refused> {
+        for values in [&mut self.mean, &mut self.std] {
+            if values.len() == 1 {
+                *values = vec![values[0]; channels];
+            }
+            if values.len() != channels {
+                let given = values.len();
+                return Err(Refused(format!("normalise: {given} values were given for {channels} channels")));
+            }
+        }
+        if self.std.contains(&0.0) {
+            return Err(Refused(
+                "normalise: a standard deviation is 0, and nothing can be divided by it".into(),
+            ));
+        }
+        Ok(self)
+    }
+}
+
 /// Checked steps to rows of one shape.
 #[derive(Clone, Debug)]
 pub struct Pipeline {
@@ -189,22 +210,8 @@ impl Pipeline {
 
 fn normalised(unit: Unit, shifts: Vec<MeanStd>, channels: usize) -> Result<Normalise, Refused> {
     let mut normalise = Normalise::unit(unit, channels);
-    for MeanStd { mut mean, mut std } in shifts {
-        // One for all channels is one for each.
-        for values in [&mut mean, &mut std] {
-            if values.len() == 1 {
-                *values = vec![values[0]; channels];
-            }
-            if values.len() != channels {
-                let given = values.len();
-                return Err(Refused(format!("normalise: {given} values were given for {channels} channels")));
-            }
-        }
-        if std.contains(&0.0) {
-            return Err(Refused(
-                "normalise: a standard deviation is 0, and nothing can be divided by it".into(),
-            ));
-        }
+    for values in shifts {
+        let MeanStd { mean, std } = values.of_each(channels)?;
         normalise = normalise.then(&mean, &std);
     }
     Ok(normalise)

@@ -7,6 +7,7 @@
 //! Only what is asked for is made: a [`Resize`] knows which part of its result is wanted, says which part of the image
 //! it needs for that, and is then given no more.
 
+pub mod floats;
 mod passes;
 
 use std::ops::Range;

@@ -16,6 +16,7 @@ use pyo3::{
 };
 
 use crate::{
+    files::FileRows,
     memory::{Commons, Hold},
     parcel::place_after,
 };
@@ -109,6 +110,26 @@ impl Columns {
             }
         }
         Ok((hold, objects, None))
+    }
+
+    /// Writes a batch of files, without Python. `None` if one of them cannot be made so.
+    fn stack_files(
+        &self,
+        py: Python<'_>,
+        commons: &Commons,
+        files: &FileRows,
+        indices: Vec<usize>,
+        address: (u64, u64),
+    ) -> PyResult<Option<Hold>> {
+        let offsets = self.offsets(indices.len())?;
+        let hold = Hold::take(Arc::clone(&commons.0), offsets[self.widths.len()])?;
+        let Some(columns) = files.columns(hold.start(), &offsets, indices.len(), address) else {
+            return Ok(None);
+        };
+        // SAFETY: the memory was just taken, and nobody else knows it yet.
+        let write = |(row, index): (usize, &usize)| unsafe { columns.write(*index, row) };
+        let made = py.detach(|| indices.iter().enumerate().all(write));
+        Ok(made.then_some(hold))
     }
 }
 

@@ -3,12 +3,13 @@
 use std::{path::PathBuf, sync::Arc};
 
 use feedline::{
-    files::{FileError, Folder, FolderError, Paths},
+    cells::{Cells, CellsError, Steps},
+    files::{FileError, Folder, FolderError, Listed},
     images::{
         Arrangement, Filter, Images, Like, MeanStd, Numbers, Pipeline, Refused, Transform, Unit,
         transform::{
-            CentreCrop, ColourJitter, Flip, Grayscale, Mirror, Pad, RandomCrop, RandomResizedCrop,
-            ResizeShort, ResizeTo, Upright,
+            CentreCrop, ColourJitter, Flip, Grayscale, Pad, RandomCrop, RandomResizedCrop, ResizeShort,
+            ResizeTo, Upright, Way,
         },
     },
     tensors::Tensors,
@@ -47,9 +48,8 @@ impl FileRows {
     /// Images. `steps` are tuples, each with its name first. There is one label for each path, or none at all.
     #[staticmethod]
     fn images(paths: Vec<PathBuf>, labels: Vec<i64>, steps: Vec<Bound<'_, PyTuple>>) -> PyResult<Self> {
-        check(&paths, &labels)?;
-        let (pipeline, cache) = pipeline(&steps)?;
-        let mut images = Images::new(paths.into_iter().collect::<Paths>(), labels, pipeline);
+        let (files, (pipeline, cache)) = (listed(paths, labels)?, pipeline(&steps)?);
+        let mut images = Images::new(files, pipeline);
         if let Some((most_bytes, path)) = cache {
             images = images.cached(most_bytes, path.as_deref())?;
         }
@@ -59,13 +59,22 @@ impl FileRows {
     /// Arrays, all like that of the first file. Of files with several, `name` says which.
     #[staticmethod]
     fn tensors(paths: Vec<PathBuf>, labels: Vec<i64>, name: Option<String>) -> PyResult<Self> {
-        check(&paths, &labels)?;
-        let tensors = Tensors::files(paths.into_iter().collect::<Paths>(), labels, name);
+        let tensors = Tensors::files(listed(paths, labels)?, name);
         Ok(Self(Box::new(tensors.map_err(to_python)?)))
     }
 
+    /// Images of many channels, all like the first.
+    #[staticmethod]
+    fn cells(paths: Vec<PathBuf>, labels: Vec<i64>, steps: Vec<Bound<'_, PyTuple>>) -> PyResult<Self> {
+        match Cells::new(listed(paths, labels)?, cell_steps(&steps)?) {
+            Ok(cells) => Ok(Self(Box::new(cells))),
+            Err(CellsError::File(error)) => Err(to_python(error)),
+            Err(error @ CellsError::Steps(_)) => Err(PyValueError::new_err(error.to_string())),
+        }
+    }
+
     fn __len__(&self) -> usize {
-        self.0.paths().len()
+        self.0.files().len()
     }
 
     /// The extents of a row.
@@ -102,7 +111,7 @@ impl FileRows {
 
     /// The label of a file.
     fn label(&self, index: usize) -> PyResult<i64> {
-        self.0.labels().get(index).copied().ok_or_else(|| PyIndexError::new_err("there is no such file"))
+        self.0.files().label(index).map_err(to_python)
     }
 
     /// One row.
@@ -125,11 +134,78 @@ impl FileRows {
     }
 }
 
-fn check(paths: &[PathBuf], labels: &[i64]) -> PyResult<()> {
-    if labels.is_empty() || labels.len() == paths.len() {
-        return Ok(());
+/// Rows of files and their labels, as two columns of a batch's memory.
+pub(crate) struct FileColumns<'a> {
+    files: &'a dyn feedline::files::FileRows,
+    start: usize,
+    offsets: [usize; 2],
+    key: Key,
+}
+
+impl FileRows {
+    /// The columns of a batch of so many rows, which begins at `start`. Random numbers are those of (seed, epoch, index).
+    /// `None` if the columns are those of other samples.
+    pub(crate) fn columns(
+        &self,
+        start: *mut u8,
+        offsets: &[usize],
+        rows: usize,
+        (seed, epoch): (u64, u64),
+    ) -> Option<FileColumns<'_>> {
+        let [begin, labels, end, ..] = *offsets else { return None };
+        let fits = begin + self.0.row_bytes() * rows <= labels && labels + size_of::<i64>() * rows <= end;
+        let key = Key::new(seed, epoch, Purpose::Sample);
+        fits.then_some(FileColumns { files: &*self.0, start: start as usize, offsets: [begin, labels], key })
     }
-    Err(PyValueError::new_err(format!("there are {} labels for {} files", labels.len(), paths.len())))
+}
+
+impl FileColumns<'_> {
+    /// Writes a row; whether it could be made.
+    ///
+    /// # Safety
+    /// The memory has the rows that were said, and nobody else writes or reads this one.
+    pub(crate) unsafe fn write(&self, index: usize, row: usize) -> bool {
+        let (width, [begin, labels]) = (self.files.row_bytes(), self.offsets);
+        let place = (self.start + begin + row * width) as *mut u8;
+        // SAFETY: the columns are as long as all rows, and this row is ours, as the caller says.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(place, width) };
+        if self.files.write_row(index, &mut self.key.rng(index as u64), bytes).is_err() {
+            return false;
+        }
+        let Ok(label) = self.files.files().label(index) else { return false };
+        let place = (self.start + labels + row * size_of::<i64>()) as *mut i64;
+        // SAFETY: as above; columns begin where any number may.
+        unsafe { place.write(label) };
+        true
+    }
+}
+
+fn listed(paths: Vec<PathBuf>, labels: Vec<i64>) -> PyResult<Listed> {
+    Listed::new(paths.into_iter().collect(), labels).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// The steps of cells by their names.
+fn cell_steps(given: &[Bound<'_, PyTuple>]) -> PyResult<Steps> {
+    let mut steps = Steps::default();
+    for step in given {
+        let name: String = step.get_item(0)?.extract()?;
+        match name.as_str() {
+            "channels" => steps.channels = Some(argument(step, 1)?),
+            "resize" => {
+                let size = (argument(step, 1)?, argument(step, 2)?);
+                steps.resize = Some((size, filter(&argument::<String>(step, 3)?)?));
+            }
+            "centre_crop" => steps.crop = Some((argument(step, 1)?, argument(step, 2)?)),
+            "mirror" => steps.flips.0 = argument(step, 1)?,
+            "flip" => steps.flips.1 = argument(step, 1)?,
+            "float" => steps.floats = true,
+            "normalise" => {
+                steps.normalise = Some(MeanStd { mean: argument(step, 1)?, std: argument(step, 2)? });
+            }
+            _ => return Err(PyValueError::new_err(format!("there is no step {name:?}"))),
+        }
+    }
+    Ok(steps)
 }
 
 fn to_python(error: FileError) -> PyErr {
@@ -210,8 +286,8 @@ fn transform(name: &str, step: &Bound<'_, PyTuple>) -> PyResult<Arc<dyn Transfor
             like: like(&argument::<String>(step, 6)?)?,
         }),
         "upright" => Arc::new(Upright),
-        "mirror" => Arc::new(Mirror(argument(step, 1)?)),
-        "flip" => Arc::new(Flip(argument(step, 1)?)),
+        "mirror" => Arc::new(Flip { way: Way::Mirror, probability: argument(step, 1)? }),
+        "flip" => Arc::new(Flip { way: Way::UpsideDown, probability: argument(step, 1)? }),
         "pad" => Arc::new(Pad { sides: argument(step, 1)?, fill: argument(step, 2)? }),
         "grayscale" => Arc::new(Grayscale {
             channels: argument(step, 1)?,

@@ -3,7 +3,6 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use feedline_board::{Extent, copy_past_caches};
-use feedline_core::{Key, Purpose};
 use pyo3::{
     buffer::PyBuffer,
     exceptions::{PyException, PyMemoryError, PyRuntimeError},
@@ -196,13 +195,12 @@ impl Seat {
         };
         // Indices that are not plain numbers are for Python.
         let numbers: Vec<Option<usize>> = indices.iter().map(|index| index.extract().ok()).collect();
-        let (width, label) = (files.0.row_bytes(), size_of::<i64>());
-        let [begin, labels, ..] = rows.offsets[..] else { return Err(PyRuntimeError::new_err("no columns")) };
-        if begin + width * claim.0.of > labels || labels + label * claim.0.of > rows.offsets[2] {
-            return Err(PyRuntimeError::new_err("the columns are of other files"));
-        }
-        let (start, seat) = (rows.start as usize, &self.seat);
-        let key = Key::new(address.0, address.1, Purpose::Sample);
+        let Some(columns) = files.columns(rows.start, &rows.offsets, claim.0.of, address) else {
+            // Samples that Python made for others are not like these.
+            self.seat.set_odd(&claim.0, ODD_TICKET);
+            return Ok((rows.objects, failures));
+        };
+        let seat = &self.seat;
         let left = py.detach(|| {
             let mut left = Vec::new();
             for (at, unit) in claim.0.units.clone().enumerate() {
@@ -210,17 +208,10 @@ impl Seat {
                     break;
                 }
                 seat.at(&claim.0, unit);
-                let (row, place) = (start + begin + unit * width, start + labels + unit * label);
                 // SAFETY: the region is as long as its columns, and this row of it is ours until it is done.
-                let row = unsafe { std::slice::from_raw_parts_mut(row as *mut u8, width) };
-                let made = numbers[at].and_then(|index| {
-                    files.0.write_row(index, &mut key.rng(index as u64), row).ok()?;
-                    files.0.labels().get(index)
-                });
-                match made {
-                    // SAFETY: as above; columns begin where any number may.
-                    Some(value) => unsafe { (place as *mut i64).write(*value) },
-                    None => left.push((at, unit)),
+                let made = numbers[at].is_some_and(|index| unsafe { columns.write(index, unit) });
+                if !made {
+                    left.push((at, unit));
                 }
             }
             left

@@ -16,29 +16,23 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::{
-    io,
-    path::Path,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{io, path::Path, sync::Arc};
 
-use feedline_core::{BoxError, DType, Layout, LayoutError, RowMut, SampleRng};
+use feedline_core::{DType, SampleRng};
 pub use feedline_media::{
     Arrangement, Filter, Like, MeanStd, MediaError, Numbers, Pipeline, Rect, Refused, Scratch, Transform,
     codec, normalise::Unit, transform,
 };
 
 use crate::{
-    Rows,
     cache::Cache,
-    files::{self, FileError, FileRows, Folder, FolderError, Paths},
+    files::{Desks, FileError, FileRows, FolderError, Listed},
 };
 
 /// Files and what is to become of them; checked by [`ImageSpec::build`].
 #[derive(Clone, Debug)]
 pub struct ImageSpec {
-    paths: Paths,
-    labels: Vec<i64>,
+    files: Listed,
     steps: Vec<Arc<dyn Transform>>,
     shifts: Vec<MeanStd>,
     as_bytes: bool,
@@ -47,12 +41,10 @@ pub struct ImageSpec {
 
 /// Images in files, and the rows they become.
 pub struct Images {
-    paths: Paths,
-    labels: Vec<i64>,
+    files: Listed,
     pipeline: Pipeline,
     cache: Option<Cache>,
-    /// What workers keep from image to image, while none uses it.
-    desks: Mutex<Vec<Desk>>,
+    desks: Desks<Desk>,
 }
 
 #[derive(Default)]
@@ -64,26 +56,18 @@ struct Desk {
 impl Images {
     /// A folder with one folder for each class.
     pub fn folder(root: impl AsRef<Path>) -> Result<ImageSpec, FolderError> {
-        let Folder { paths, labels, .. } = Folder::list(root.as_ref())?;
-        Ok(Self::files(paths, labels.into_iter().map(i64::from).collect()))
+        Listed::folder(root).map(Self::files)
     }
 
-    /// A list of files, and as many labels; or none, and each has the label 0.
-    pub fn files(paths: Paths, labels: Vec<i64>) -> ImageSpec {
+    /// A list of files.
+    pub fn files(files: Listed) -> ImageSpec {
         let (steps, shifts) = (Vec::new(), Vec::new());
-        ImageSpec { paths, labels, steps, shifts, as_bytes: false, arrangement: Arrangement::Planes }
+        ImageSpec { files, steps, shifts, as_bytes: false, arrangement: Arrangement::Planes }
     }
 
     /// Files for a pipeline that is checked already.
-    ///
-    /// # Panics
-    /// If there are labels, but not one for each file.
-    pub fn new(paths: Paths, mut labels: Vec<i64>, pipeline: Pipeline) -> Self {
-        if labels.is_empty() {
-            labels = vec![0; paths.len()];
-        }
-        assert_eq!(labels.len(), paths.len(), "one label for each file");
-        Self { paths, labels, pipeline, cache: None, desks: Mutex::default() }
+    pub fn new(files: Listed, pipeline: Pipeline) -> Self {
+        Self { files, pipeline, cache: None, desks: Desks::default() }
     }
 
     /// Keeps images between epochs, as many as fit into so many bytes: in memory, or in a new file. The pipeline says
@@ -93,7 +77,7 @@ impl Images {
     /// If it does not.
     pub fn cached(mut self, most_bytes: u64, path: Option<&Path>) -> io::Result<Self> {
         let row = self.pipeline.kept_bytes().expect("the pipeline says what is kept");
-        self.cache = Some(Cache::new(self.paths.len(), row, most_bytes, path)?);
+        self.cache = Some(Cache::new(self.files.len(), row, most_bytes, path)?);
         Ok(self)
     }
 
@@ -127,12 +111,12 @@ impl Images {
 }
 
 impl FileRows for Images {
-    fn paths(&self) -> &Paths {
-        &self.paths
+    fn field(&self) -> &'static str {
+        "image"
     }
 
-    fn labels(&self) -> &[i64] {
-        &self.labels
+    fn files(&self) -> &Listed {
+        &self.files
     }
 
     fn dtype(&self) -> DType {
@@ -148,26 +132,8 @@ impl FileRows for Images {
     }
 
     fn write_row(&self, index: usize, rng: &mut SampleRng, row: &mut [u8]) -> Result<(), FileError> {
-        let path = self.paths.get(index).ok_or(FileError::NoSuch(index, self.paths.len()))?;
-        let desks = || self.desks.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut desk = desks().pop().unwrap_or_default();
-        let written = self.make(index, path, rng, &mut desk, row);
-        desks().push(desk);
-        written
-    }
-}
-
-impl Rows for Images {
-    fn layout(&self) -> Result<Layout, LayoutError> {
-        files::layout(self, "image")
-    }
-
-    fn len(&self) -> usize {
-        self.paths.len()
-    }
-
-    fn write(&self, index: usize, rng: &mut SampleRng, row: &mut RowMut<'_>) -> Result<(), BoxError> {
-        files::write(self, index, rng, row)
+        let path = self.files.path(index)?;
+        self.desks.with(|desk| self.make(index, path, rng, desk, row))
     }
 }
 
@@ -220,7 +186,7 @@ impl ImageSpec {
     /// Turns left to right, every other image.
     #[must_use]
     pub fn random_mirror(self) -> Self {
-        self.then(transform::Mirror(0.5))
+        self.then(transform::Flip { way: transform::Way::Mirror, probability: 0.5 })
     }
 
     /// Takes off a mean and divides by a standard deviation, of numbers between 0 and 1.
@@ -246,18 +212,12 @@ impl ImageSpec {
 
     /// Checks that the steps fit together and give rows of one shape.
     pub fn build(self) -> Result<Images, Refused> {
-        if !self.labels.is_empty() && self.labels.len() != self.paths.len() {
-            let (labels, files) = (self.labels.len(), self.paths.len());
-            return Err(Refused(format!(
-                "there are {labels} labels for {files} files: give one for each, or none"
-            )));
-        }
         if self.as_bytes && !self.shifts.is_empty() {
             return Err(Refused("bytes cannot be normalised: leave out one of both".into()));
         }
         let numbers =
             if self.as_bytes { Numbers::Bytes } else { Numbers::Floats(Unit::Divided, self.shifts) };
         let pipeline = Pipeline::new(self.steps, numbers, self.arrangement)?;
-        Ok(Images::new(self.paths, self.labels, pipeline))
+        Ok(Images::new(self.files, pipeline))
     }
 }

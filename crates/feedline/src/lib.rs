@@ -32,13 +32,15 @@
 //! - **Resume anywhere**: a [`State`] is a line of JSON, taken after any batch.
 //! - **Failures are values**: raise, skip or replace, with a [`Manifest`].
 //! - **Bounded**: in batches and bytes; memory is reused, never while a batch is held.
-//! - **Images and tensors** from files, without a line of decoding: `images` and `tensors`, with the feature `images` (it
-//!   builds libjpeg-turbo, for which cmake and nasm are needed).
+//! - **Images, cells and tensors** from files, without a line of decoding: `images`, `cells` and `tensors`, with the feature
+//!   `images` (it builds libjpeg-turbo, for which cmake and nasm are needed).
 //!
 //! [`Spec`] (asked) becomes [`Loader`] (checked) becomes [`Epoch`] (running).
 
 #[cfg(feature = "images")]
 pub mod cache;
+#[cfg(feature = "images")]
+pub mod cells;
 mod dataset;
 #[cfg(feature = "images")]
 pub mod files;

@@ -1,9 +1,10 @@
 //! Arrays in files (`.npy`, `.npz`, `.pt`, safetensors), read straight into the rows of batches.
 //!
 //! ```no_run
-//! use feedline::{Spec, tensors::Tensors};
+//! use feedline::{Spec, files::Listed, tensors::Tensors};
 //!
-//! let tensors = Tensors::files(["a.npy", "b.npy"].iter().collect(), vec![0, 1], None)?;
+//! let files = Listed::new(["a.npy", "b.npy"].iter().collect(), vec![0, 1])?;
+//! let tensors = Tensors::files(files, None)?;
 //! let mut loader = Spec::rows(tensors).batch_size(64).workers(2).build()?;
 //! for batch in loader.epoch() {
 //!     let batch = batch?;
@@ -14,19 +15,15 @@
 
 use std::{fs::File, io, path::Path};
 
-use feedline_core::{BoxError, DType, Layout, LayoutError, RowMut, SampleRng};
+use feedline_core::{DType, SampleRng};
 pub use feedline_media::tensor::{Found, ReadAt, TensorError, find};
 
-use crate::{
-    Rows,
-    files::{self, FileError, FileRows, Paths},
-};
+use crate::files::{FileError, FileRows, Listed};
 
 /// Arrays in files, all of one type and shape.
 #[derive(Debug)]
 pub struct Tensors {
-    paths: Paths,
-    labels: Vec<i64>,
+    files: Listed,
     name: Option<String>,
     like: Found,
 }
@@ -64,29 +61,21 @@ fn unfit(path: &Path, error: TensorError) -> FileError {
 }
 
 impl Tensors {
-    /// Files, and as many labels; or none, and each has the label 0. All must be of the type and shape of the first. Of files
-    /// with several arrays, `name` says which.
-    ///
-    /// # Panics
-    /// If there are labels, but not one for each file.
-    pub fn files(paths: Paths, mut labels: Vec<i64>, name: Option<String>) -> Result<Self, FileError> {
-        if labels.is_empty() {
-            labels = vec![0; paths.len()];
-        }
-        assert_eq!(labels.len(), paths.len(), "one label for each file");
-        let first = paths.get(0).ok_or(FileError::NoSuch(0, 0))?;
+    /// Files that must all be of the type and shape of the first. Of files with several arrays, `name` says which.
+    pub fn files(files: Listed, name: Option<String>) -> Result<Self, FileError> {
+        let first = files.path(0)?;
         let like = find(&open(first)?, name.as_deref()).map_err(|error| unfit(first, error))?;
-        Ok(Self { paths, labels, name, like })
+        Ok(Self { files, name, like })
     }
 }
 
 impl FileRows for Tensors {
-    fn paths(&self) -> &Paths {
-        &self.paths
+    fn field(&self) -> &'static str {
+        "tensor"
     }
 
-    fn labels(&self) -> &[i64] {
-        &self.labels
+    fn files(&self) -> &Listed {
+        &self.files
     }
 
     fn dtype(&self) -> DType {
@@ -98,7 +87,7 @@ impl FileRows for Tensors {
     }
 
     fn write_row(&self, index: usize, _: &mut SampleRng, row: &mut [u8]) -> Result<(), FileError> {
-        let path = self.paths.get(index).ok_or(FileError::NoSuch(index, self.paths.len()))?;
+        let path = self.files.path(index)?;
         let file = open(path)?;
         let found = find(&file, self.name.as_deref()).map_err(|error| unfit(path, error))?;
         if (found.dtype, &found.shape) != (self.like.dtype, &self.like.shape) {
@@ -106,19 +95,5 @@ impl FileRows for Tensors {
             return Err(unfit(path, TensorError::Other { found, expected }));
         }
         found.read(&file, row).map_err(|error| unfit(path, error))
-    }
-}
-
-impl Rows for Tensors {
-    fn layout(&self) -> Result<Layout, LayoutError> {
-        files::layout(self, "tensor")
-    }
-
-    fn len(&self) -> usize {
-        self.paths.len()
-    }
-
-    fn write(&self, index: usize, rng: &mut SampleRng, row: &mut RowMut<'_>) -> Result<(), BoxError> {
-        files::write(self, index, rng, row)
     }
 }

@@ -3,7 +3,7 @@
 
 use std::{fs::File, path::Path};
 
-use feedline::{OnFailure, Spec, files::Paths, images::Images};
+use feedline::{OnFailure, Spec, files::Listed, images::Images};
 
 /// A PNG of one colour.
 fn write(path: &Path, (width, height): (u32, u32), colour: [u8; 3]) {
@@ -44,8 +44,8 @@ fn a_file_that_is_no_image_is_named() {
     write(&good, (8, 8), [1, 2, 3]);
     std::fs::write(&bad, "<html>").unwrap();
     let spec = || {
-        let paths: Paths = [&good, &bad].into_iter().collect();
-        let images = Images::files(paths, vec![5, 6]).centre_crop(4, 4).as_bytes();
+        let files = Listed::new([&good, &bad].into_iter().collect(), vec![5, 6]).unwrap();
+        let images = Images::files(files).centre_crop(4, 4).as_bytes();
         Spec::rows(images.build().unwrap()).batch_size(2)
     };
     let error = spec().build().unwrap().epoch().next().unwrap().unwrap_err().to_string();
@@ -58,10 +58,10 @@ fn a_file_that_is_no_image_is_named() {
 
 #[test]
 fn what_cannot_be_is_refused() {
-    let files = || Images::files(["a.jpg"].iter().collect(), Vec::new());
+    let files = || Images::files(Listed::new(["a.jpg"].iter().collect(), Vec::new()).unwrap());
     let refused = files().resize(256).build().err().unwrap().to_string();
     assert!(refused.contains("end with a crop"), "{refused}");
-    assert!(Images::files(["a.jpg"].iter().collect(), vec![1, 2]).resize_to(8, 8).build().is_err());
+    assert!(Listed::new(["a.jpg"].iter().collect(), vec![1, 2]).is_err());
     assert!(files().resize_to(8, 8).as_bytes().normalise([0.5], [0.5]).build().is_err());
     assert!(files().random_resized_crop(8, 8).random_mirror().channels_last().build().is_ok());
     assert!(files().resize_to(8, 8).random_crop(9, 9).build().is_err());

@@ -1,5 +1,5 @@
-//! *files*: images or tensors from a folder, made into batches, against the least that must be done: images decoded by
-//! libjpeg-turbo into one buffer and forgotten, tensors read into one buffer and forgotten, by as many threads.
+//! *files*: images, cells or tensors from a folder, made into batches, against the least that must be done: images decoded
+//! by libjpeg-turbo into one buffer and forgotten, the others read into one buffer and forgotten, by as many threads.
 
 use std::{
     fs, io,
@@ -10,7 +10,8 @@ use std::{
 
 use feedline::{
     Batch, Spec,
-    files::Paths,
+    cells::{Cells, Steps},
+    files::Listed,
     images::{ImageSpec, Images, Rect, codec::Codecs},
     tensors::Tensors,
 };
@@ -27,7 +28,7 @@ const STD: [f32; 3] = [0.229, 0.224, 0.225];
 /// The settings of the study.
 #[derive(Clone, Debug)]
 pub struct Files {
-    /// A folder of images or of arrays.
+    /// A folder of images, of cells, or of arrays.
     pub root: PathBuf,
     /// Random crops and flips instead of the middle.
     pub train: bool,
@@ -47,17 +48,37 @@ impl Default for Files {
     }
 }
 
+/// What the files are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Images,
+    Cells,
+    Arrays,
+}
+
+impl Kind {
+    /// By the ending of a file's name.
+    fn of(path: &Path) -> Option<Self> {
+        match path.extension()?.to_str()?.to_lowercase().as_str() {
+            "jpg" | "jpeg" | "png" => Some(Self::Images),
+            "tif" | "tiff" => Some(Self::Cells),
+            "npy" | "pt" => Some(Self::Arrays),
+            _ => None,
+        }
+    }
+}
+
 impl Files {
     /// Measures both, with every number of workers, `repeats` times in turn.
     pub fn run(&self, progress: &mut Progress<'_>) -> Result<Report, StudyError> {
         let mut found = Vec::new();
         list(&self.root, &mut found)?;
         found.sort();
-        if found.is_empty() {
-            let text = format!("{} has no .jpg, .png, .npy or .pt files", self.root.display());
+        let Some(kind) = found.first().and_then(|path| Kind::of(path)) else {
+            let text = format!("{} has no .jpg, .png, .tif, .npy or .pt files", self.root.display());
             return Err(io::Error::new(io::ErrorKind::NotFound, text).into());
-        }
-        let arrays = found[0].extension().is_some_and(|ending| ending == "npy" || ending == "pt");
+        };
+        found.retain(|path| Kind::of(path) == Some(kind));
         // Over and over, until there are enough.
         let files: Vec<PathBuf> = found.iter().cycle().take(self.batch * self.batches).cloned().collect();
         let mut measured = vec![(Vec::new(), Vec::new()); self.workers.len()];
@@ -66,41 +87,49 @@ impl Files {
             for (at, workers) in self.workers.iter().enumerate() {
                 let done = (2 * (repeat * self.workers.len() + at)) as f64;
                 progress(&format!("the least, {workers} threads"), done / total);
-                measured[at].0.push(least(&files, arrays, *workers)?);
+                measured[at].0.push(least(&files, kind, *workers)?);
                 progress(&format!("feedline, {workers} workers"), (done + 1.0) / total);
-                measured[at].1.push(self.one(&files, arrays, *workers)?);
+                measured[at].1.push(self.one(&files, kind, *workers)?);
             }
         }
         progress("files", 1.0);
         let rows = self.workers.iter().zip(&measured).flat_map(|(workers, (least, ours))| {
             let count = files.len() as f64;
             let rates: Vec<f64> = least.iter().map(|time| count / time.as_secs_f64()).collect();
-            let what = if arrays { "read into one buffer" } else { "decoded into one buffer" };
+            let what = if kind == Kind::Images { "decoded into one buffer" } else { "read into one buffer" };
             let least = Row { loader: what.to_owned(), ..row(*workers, rates, Vec::new()) };
             let rates = ours.iter().map(|one| count / one.total.as_secs_f64()).collect();
             let first = ours.iter().map(|one| one.first_batch.as_secs_f64()).collect();
             let ideal = Some(least.items_per_second);
             [least, Row { loader: "feedline".to_owned(), ideal, ..row(*workers, rates, first) }]
         });
-        let kind = if arrays {
-            "arrays"
-        } else if self.train {
-            "images, training"
-        } else {
-            "images, inference"
+        let kind = match kind {
+            Kind::Arrays => "arrays",
+            Kind::Cells => "cells",
+            Kind::Images if self.train => "images, training",
+            Kind::Images => "images, inference",
         };
         let settings =
             format!("{kind}: {} files, batch {}, {} repeats", found.len(), self.batch, self.repeats);
         Ok(Report::new("files", settings, rows.collect()))
     }
 
-    fn one(&self, files: &[PathBuf], arrays: bool, workers: usize) -> Result<Measured, StudyError> {
-        let paths: Paths = files.iter().collect();
-        if arrays {
-            let tensors = Tensors::files(paths, Vec::new(), None).map_err(io::Error::other)?;
-            return self.epoch(Spec::rows(tensors), workers);
+    fn one(&self, files: &[PathBuf], kind: Kind, workers: usize) -> Result<Measured, StudyError> {
+        let files = Listed::new(files.iter().collect(), Vec::new()).map_err(io::Error::other)?;
+        match kind {
+            Kind::Arrays => {
+                let tensors = Tensors::files(files, None).map_err(io::Error::other)?;
+                self.epoch(Spec::rows(tensors), workers)
+            }
+            Kind::Cells => {
+                let cells = Cells::new(files, Steps::default()).map_err(io::Error::other)?;
+                self.epoch(Spec::rows(cells), workers)
+            }
+            Kind::Images => self.images(files, workers),
         }
-        let images = Images::files(paths, Vec::new());
+    }
+
+    fn images(&self, files: Listed, workers: usize) -> Result<Measured, StudyError> {
         let cut = |images: ImageSpec| {
             if self.train {
                 images.random_resized_crop(224, 224).random_mirror()
@@ -108,7 +137,7 @@ impl Files {
                 images.resize(256).centre_crop(224, 224)
             }
         };
-        let images = cut(images).normalise(MEAN, STD).build().map_err(io::Error::other)?;
+        let images = cut(Images::files(files)).normalise(MEAN, STD).build().map_err(io::Error::other)?;
         self.epoch(Spec::rows(images), workers)
     }
 
@@ -131,15 +160,13 @@ fn row(workers: usize, repeats: Vec<f64>, first: Vec<f64>) -> Row {
     }
 }
 
-/// Files that are images or arrays, in this folder and those inside.
+/// Files of a kind that is known, in this folder and those inside.
 fn list(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
         if path.is_dir() {
             list(&path, found)?;
-        } else if ending.is_some_and(|ending| ["jpg", "jpeg", "png", "npy", "pt"].contains(&ending.as_str()))
-        {
+        } else if Kind::of(&path).is_some() {
             found.push(path);
         }
     }
@@ -147,13 +174,13 @@ fn list(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
 }
 
 /// The time in which threads read or decode all files, each into one buffer.
-fn least(files: &[PathBuf], arrays: bool, threads: usize) -> io::Result<Duration> {
+fn least(files: &[PathBuf], kind: Kind, threads: usize) -> io::Result<Duration> {
     let (next, began) = (AtomicUsize::new(0), Instant::now());
     let work = || -> io::Result<()> {
         let (mut codecs, mut file, mut pixels) = (Codecs::default(), Vec::new(), Vec::new());
         while let Some(path) = files.get(next.fetch_add(1, Relaxed)) {
             let bytes = feedline::files::read_into(path, &mut file)?;
-            if !arrays {
+            if kind == Kind::Images {
                 let opened = codecs.open(bytes).map_err(io::Error::other)?;
                 let (width, height) = opened.size();
                 let whole = Rect { x: 0, y: 0, width, height };

@@ -3,10 +3,12 @@
 mod exif;
 mod jpeg;
 mod png;
+mod webp;
 
 use crate::{
     MediaError,
-    pixels::{Pixels, Rect},
+    pixels::{Pixels, Rect, room},
+    tiff,
 };
 
 /// The most pixels of an image: 2^28 are 768 MiB in memory.
@@ -16,6 +18,7 @@ pub const MOST_PIXELS: usize = 1 << 28;
 #[derive(Default)]
 pub struct Codecs {
     jpeg: Option<jpeg::Decoder>,
+    tiff: (tiff::Pages, tiff::Scratch),
 }
 
 /// What the beginning of a file says.
@@ -25,6 +28,10 @@ pub enum Opened {
     Jpeg(jpeg::Header),
     /// PNG, of this width and height.
     Png(usize, usize),
+    /// TIFF.
+    Tiff(usize, usize),
+    /// WebP.
+    WebP(usize, usize),
 }
 
 impl Opened {
@@ -32,7 +39,7 @@ impl Opened {
     pub fn orientation(&self) -> u8 {
         match self {
             Self::Jpeg(header) => header.orientation,
-            Self::Png(..) => 1,
+            Self::Png(..) | Self::Tiff(..) | Self::WebP(..) => 1,
         }
     }
 
@@ -40,7 +47,9 @@ impl Opened {
     pub fn size(&self) -> (usize, usize) {
         match self {
             Self::Jpeg(header) => (header.width, header.height),
-            Self::Png(width, height) => (*width, *height),
+            Self::Png(width, height) | Self::Tiff(width, height) | Self::WebP(width, height) => {
+                (*width, *height)
+            }
         }
     }
 }
@@ -54,6 +63,18 @@ impl Codecs {
             [0x89, b'P', b'N', b'G', ..] => {
                 let (width, height) = png::size(bytes)?;
                 Opened::Png(width, height)
+            }
+            [b'I', b'I', ..] | [b'M', b'M', ..] => {
+                let extent = self.tiff.0.open(bytes)?;
+                if !self.tiff.0.is_picture() {
+                    let why = "it is not of 8 bits, in gray or in three colours";
+                    return Err(MediaError::Unread("TIFF", why.into()));
+                }
+                Opened::Tiff(extent.width, extent.height)
+            }
+            [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => {
+                let (width, height) = webp::size(bytes)?;
+                Opened::WebP(width, height)
             }
             _ => return Err(MediaError::Unknown(name(bytes))),
         };
@@ -83,20 +104,33 @@ impl Codecs {
             Opened::Jpeg(header) => self.jpeg()?.decode(bytes, *header, part, memory),
             Opened::Png(width, height) => {
                 png::decode(bytes, memory)?;
-                let whole = Pixels::new(memory, *width, *height, 3);
-                Ok(whole.and_then(|pixels| pixels.part(part)).expect("the part lies in the image"))
+                Ok(part_of(memory, (*width, *height), part))
+            }
+            Opened::Tiff(width, height) => {
+                let (pages, scratch) = &mut self.tiff;
+                pages.open(bytes)?;
+                pages.write_picture(bytes, scratch, room(memory, 3 * width * height))?;
+                Ok(part_of(memory, (*width, *height), part))
+            }
+            Opened::WebP(width, height) => {
+                webp::decode(bytes, (*width, *height), room(memory, 3 * width * height))?;
+                Ok(part_of(memory, (*width, *height), part))
             }
         }
     }
 }
 
+/// A part of an image that was decoded whole.
+fn part_of(memory: &[u8], (width, height): (usize, usize), part: Rect) -> Pixels<'_> {
+    let whole = Pixels::new(memory, width, height, 3);
+    whole.and_then(|pixels| pixels.part(part)).expect("the part lies in the image")
+}
+
 /// What a file that cannot be decoded may be.
-fn name(bytes: &[u8]) -> &'static str {
+pub(crate) fn name(bytes: &[u8]) -> &'static str {
     match bytes {
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => "WebP",
         [b'G', b'I', b'F', b'8', ..] => "GIF",
         [b'B', b'M', ..] => "BMP",
-        [b'I', b'I', 42, 0, ..] | [b'M', b'M', 0, 42, ..] => "TIFF",
         [b'<', ..] => "text: HTML or XML",
         _ => "no format that is known",
     }

@@ -2,54 +2,44 @@
 
 use feedline_core::SampleRng;
 
-use super::{Refused, Shape, Transform};
+use super::{Refused, Shape, Transform, check_probability};
 use crate::{MediaError, canvas::Canvas};
 
-/// Left to right, with a probability.
+/// Turned over, with a probability.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Mirror(pub f64);
-
-/// Upside down, with a probability.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Flip(pub f64);
-
-fn check(probability: f64, before: Shape) -> Result<Shape, Refused> {
-    if (0.0..=1.0).contains(&probability) {
-        return Ok(before);
-    }
-    Err(Refused(format!("flip: a probability lies between 0 and 1, {probability} does not")))
+pub struct Flip {
+    /// Left to right, or upside down.
+    pub way: Way,
+    /// How often.
+    pub probability: f64,
 }
 
-impl Transform for Mirror {
-    fn shape(&self, before: Shape) -> Result<Shape, Refused> {
-        check(self.0, before)
-    }
-
-    fn apply(&self, canvas: &mut Canvas<'_>, rng: &mut SampleRng) -> Result<(), MediaError> {
-        if rng.chance(self.0) {
-            canvas.mirror();
-        }
-        Ok(())
-    }
-
-    fn is_random(&self) -> bool {
-        self.0 > 0.0 && self.0 < 1.0
-    }
+/// How an image is turned over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Left to right.
+    Mirror,
+    /// Upside down.
+    UpsideDown,
 }
 
 impl Transform for Flip {
     fn shape(&self, before: Shape) -> Result<Shape, Refused> {
-        check(self.0, before)
+        check_probability(self.probability)?;
+        Ok(before)
     }
 
     fn apply(&self, canvas: &mut Canvas<'_>, rng: &mut SampleRng) -> Result<(), MediaError> {
-        if rng.chance(self.0) {
-            canvas.flip();
+        if rng.chance(self.probability) {
+            match self.way {
+                Way::Mirror => canvas.mirror(),
+                Way::UpsideDown => canvas.flip(),
+            }
         }
         Ok(())
     }
 
     fn is_random(&self) -> bool {
-        self.0 > 0.0 && self.0 < 1.0
+        self.probability > 0.0 && self.probability < 1.0
     }
 }

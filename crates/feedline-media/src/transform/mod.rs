@@ -14,7 +14,7 @@ use feedline_core::SampleRng;
 
 pub use colour::ColourJitter;
 pub use crop::{CentreCrop, RandomCrop, RandomResizedCrop};
-pub use flip::{Flip, Mirror};
+pub use flip::{Flip, Way};
 pub use grayscale::Grayscale;
 pub use pad::Pad;
 pub use resize::{ResizeShort, ResizeTo};
@@ -50,8 +50,16 @@ pub trait Transform: Debug + Send + Sync {
     }
 }
 
+/// Refuses what is no probability.
+pub(crate) fn check_probability(probability: f64) -> Result<(), Refused> {
+    if (0.0..=1.0).contains(&probability) {
+        return Ok(());
+    }
+    Err(Refused(format!("flip: a probability lies between 0 and 1, {probability} does not")))
+}
+
 /// Refuses sizes of nothing, and those that no memory holds.
-fn check_size(what: &str, size: (usize, usize)) -> Result<(), Refused> {
+pub(crate) fn check_size(what: &str, size: (usize, usize)) -> Result<(), Refused> {
     const LONGEST: usize = 1 << 15;
     if (1..=LONGEST).contains(&size.0) && (1..=LONGEST).contains(&size.1) {
         return Ok(());

@@ -1,18 +1,18 @@
-"""Feedline without Python: images and tensors are made into rows in Rust, by threads."""
+"""Feedline without Python: images, cells and tensors are made into rows in Rust, by threads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from feedline.bench.contestants.torch import options
-from feedline.bench.request import Request
+from feedline.bench.request import BadRequestError, Request
 from feedline.bench.studies import Prepared
 from feedline.bench.studies.images import MEAN, STD
 
 LABEL = "feedline, native"
 PACKAGES = ["feedline", "torch"]
-STUDIES = ["images"]
+STUDIES = ["images", "cells"]
 WORKERS = "threads"
 
 
@@ -20,14 +20,44 @@ def open(prepared: Prepared, request: Request) -> Callable[[], Iterable[Any]]:
     """A new loader for every epoch, as for torch."""
     import torch
 
-    from feedline import DataLoader, Files, Tensors
+    from feedline import DataLoader
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    files = Files(prepared.paths, prepared.labels)
-    dataset: Any = Tensors(prepared.paths, prepared.labels)
+    dataset = cells(prepared) if request.study == "cells" else files(prepared)
+
+    def batches() -> Iterable[Any]:
+        loader: Iterable[Any] = DataLoader(dataset, native="require", **options(prepared, request))
+        return signed(loader) if request.study == "cells" else loader
+
+    return batches
+
+
+def files(prepared: Prepared) -> Any:
+    """Images or tensors, with the study's steps."""
+    from feedline import Files, Tensors
+
+    images = Files(prepared.paths, prepared.labels)
     if prepared.variant == "jpeg":
-        dataset = files.resize(256).center_crop(224).normalize(MEAN, STD)
-    elif prepared.variant == "train":
-        dataset = files.random_resized_crop(224).random_horizontal_flip().normalize(MEAN, STD)
-    return lambda: DataLoader(dataset, native="require", **options(prepared, request))
+        return images.resize(256).center_crop(224).normalize(MEAN, STD)
+    if prepared.variant == "train":
+        return images.random_resized_crop(224).random_horizontal_flip().normalize(MEAN, STD)
+    return Tensors(prepared.paths, prepared.labels)
+
+
+def cells(prepared: Prepared) -> Any:
+    """Images of five channels, with the study's steps."""
+    from feedline import Cells
+
+    images = Cells(prepared.paths, prepared.labels)
+    if prepared.variant == "open":
+        raise BadRequestError("files that are only opened give no samples")
+    return images if prepared.variant == "read" else images.resize((220, 224)).center_crop(220).to_float()
+
+
+def signed(loader: Iterable[Any]) -> Iterator[Any]:
+    """Torch computes little with u16, so the study has their bits as i16."""
+    import torch
+
+    for images, labels in loader:
+        yield images.view(torch.int16) if images.dtype is torch.uint16 else images, labels

@@ -1,0 +1,100 @@
+//! TIFF files of any number of channels, as microscopes write them, straight into the rows of batches.
+//!
+//! ```no_run
+//! use feedline::{Spec, cells::{Cells, Filter, Steps}, files::Listed};
+//!
+//! let files = Listed::folder("cells/train")?;
+//! let steps = Steps { resize: Some(((224, 220), Filter::Bilinear)), floats: true, ..Steps::default() };
+//! let mut loader = Spec::rows(Cells::new(files, steps)?).batch_size(64).shuffle(true).workers(2).build()?;
+//! for batch in loader.epoch() {
+//!     let batch = batch?;
+//!     let (cells, labels) = (batch.slice::<f32>("image")?, batch.slice::<i64>("label")?);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::path::Path;
+
+use feedline_core::{DType, SampleRng};
+use feedline_media::stack::{Scratch, Stack};
+pub use feedline_media::{Filter, MeanStd, MediaError, Refused, stack::Steps};
+
+use crate::files::{Desks, FileError, FileRows, Listed, read_into};
+
+/// Images of many channels, all like the first.
+pub struct Cells {
+    files: Listed,
+    stack: Stack,
+    desks: Desks<Desk>,
+}
+
+/// Cells that cannot be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum CellsError {
+    /// The first file cannot be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The steps do not fit it.
+    #[error(transparent)]
+    Steps(#[from] Refused),
+}
+
+#[derive(Default)]
+struct Desk {
+    scratch: Scratch,
+    file: Vec<u8>,
+}
+
+impl Desk {
+    fn read(&mut self, path: &Path) -> Result<(&mut Scratch, &[u8]), FileError> {
+        let bytes = read_into(path, &mut self.file)
+            .map_err(|error| FileError::Unreadable { path: path.into(), error })?;
+        Ok((&mut self.scratch, bytes))
+    }
+}
+
+fn unfit(path: &Path) -> impl Fn(MediaError) -> FileError {
+    |error| FileError::Unfit { path: path.into(), error: error.into() }
+}
+
+impl Cells {
+    /// Files, and what becomes of them. The first is looked at.
+    pub fn new(files: Listed, steps: Steps) -> Result<Self, CellsError> {
+        let first = files.path(0)?;
+        let mut desk = Desk::default();
+        let (scratch, bytes) = desk.read(first)?;
+        let like = scratch.open(bytes).map_err(unfit(first))?;
+        let stack = Stack::new(like, steps)?;
+        Ok(Self { files, stack, desks: Desks::default() })
+    }
+}
+
+impl FileRows for Cells {
+    fn field(&self) -> &'static str {
+        "image"
+    }
+
+    fn files(&self) -> &Listed {
+        &self.files
+    }
+
+    fn dtype(&self) -> DType {
+        self.stack.dtype()
+    }
+
+    fn shape(&self) -> &[usize] {
+        self.stack.shape()
+    }
+
+    fn is_random(&self) -> bool {
+        self.stack.is_random()
+    }
+
+    fn write_row(&self, index: usize, rng: &mut SampleRng, row: &mut [u8]) -> Result<(), FileError> {
+        let path = self.files.path(index)?;
+        self.desks.with(|desk| {
+            let (scratch, bytes) = desk.read(path)?;
+            self.stack.write(bytes, rng, scratch, row).map_err(unfit(path))
+        })
+    }
+}
