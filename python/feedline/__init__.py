@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from feedline._loader import DataLoader as DataLoader
+    from feedline.cache import SharedCache as SharedCache
     from feedline.files import Files as Files
     from feedline.files import ImageFolder as ImageFolder
     from feedline.files import Tensors as Tensors
@@ -22,7 +23,7 @@ try:
 except PackageNotFoundError:  # used from its source tree
     __version__ = "0"
 
-__all__ = ["DataLoader", "Files", "ImageFolder", "Tensors", "__version__"]
+__all__ = ["DataLoader", "Files", "ImageFolder", "SharedCache", "Tensors", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
@@ -31,6 +32,10 @@ def __getattr__(name: str) -> Any:
         from feedline import files
 
         return getattr(files, name)
+    if name == "SharedCache":
+        from feedline.cache import SharedCache
+
+        return SharedCache
     if name != "DataLoader":
         raise AttributeError(f"module 'feedline' has no attribute {name!r}")
     try:
