@@ -13,8 +13,8 @@ from typing import Any
 def digest(key: Any) -> bytes:
     """Sixteen bytes that stand for a key.
 
-    A key is a ``str``, ``bytes``, an integer, ``float``, ``bool``, ``None``, a path, or a tuple of these. Python's own
-    ``hash`` would not do: it differs between processes.
+    A key is a ``str``, ``bytes``, an integer, ``float``, ``bool``, ``None``, a path, or a tuple of these. Python's
+    own ``hash`` would not do: it differs between processes.
 
     >>> digest(("patient", 7)) == digest(("patient", 7))
     True

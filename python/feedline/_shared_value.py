@@ -37,7 +37,7 @@ def _reduce_array(array: Any) -> Any:
     import numpy as np
 
     turned = array.flags.f_contiguous and not array.flags.c_contiguous
-    flat = np.ascontiguousarray(array.T if turned else array).reshape(-1).view("u1")
+    flat: Any = np.ascontiguousarray(array.T if turned else array).reshape(-1).view("u1")
     return _array, (pickle.PickleBuffer(memoryview(flat).toreadonly()), dtype, array.shape, turned)
 
 
@@ -61,8 +61,8 @@ def _reduce_tensor(tensor: Any) -> Any:
     # Only plain ones: others travel in ways that work once.
     if type(tensor) is not torch.Tensor or not is_plain(tensor):
         raise TypeError(
-            f"a tensor ({type(tensor).__qualname__}, {tensor.layout}, on {tensor.device}) is not plain: dense, on the "
-            "CPU, of no class of its own, without history of gradients"
+            f"a tensor ({type(tensor).__qualname__}, {tensor.layout}, on {tensor.device}) is not plain: dense, on "
+            "the CPU, of no class of its own, without history of gradients"
         )
     return reduce_tensor(tensor)
 

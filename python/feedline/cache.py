@@ -42,20 +42,21 @@ class SharedCache:
     ...         volume = self.cache.get(folder, lambda: load(folder))
     ...         return volume.sum(axis=view)
 
-    What is given back has the structure that ``load`` gave: arrays and tensors, in any dicts, lists, tuples or other
-    classes that can be pickled. Arrays and tensors lie in the shared memory, without a copy; all else should be small,
-    because it is made anew each time. Arrays cannot be written to. Torch has no such tensors: **whoever writes to a
-    tensor from the cache ends the process** (a segmentation fault), because it would change the sample for everybody;
-    ``clone()`` it before. Tensors must be plain: dense, on the CPU, without history of gradients.
+    What is given back has the structure that ``load`` gave: arrays and tensors, in any dicts, lists, tuples or
+    other classes that can be pickled. Arrays and tensors lie in the shared memory, without a copy; all else should be
+    small, because it is made anew each time. Arrays cannot be written to. Torch has no such tensors: **whoever writes
+    to a tensor from the cache ends its process** (a segmentation fault), because it would change the sample for
+    everybody; ``clone()`` it before. Tensors must be plain: dense, on the CPU, without history of gradients. Where
+    tensors are needed, ``load`` had better give tensors: torch warns when it is given an array that is read-only.
 
     An entry stays while any array or tensor of it is in use anywhere. When there is no room, those that nobody
     uses are dropped, the least recently used first. What does not fit, because it is larger than the cache or because
     everything is in use, is loaded and given to the caller alone; nobody waits for room.
 
     Processes that are forked, and those that ``multiprocessing`` starts in any other way with the cache among
-    their arguments, share it. Pickled anywhere else, it becomes a new and empty one of the same size. A process may be
-    killed at any moment: what it was loading another loads, and what it used is in use no more. At most 128 processes
-    share a cache; the next ones load for themselves.
+    their arguments, share it. Pickled anywhere else, it becomes a new and empty one of the same size. A process may
+    be killed at any moment: what it was loading another loads, and what it used is in use no more. At most 128
+    processes share a cache; the next ones load for themselves.
     """
 
     def __init__(self, max_bytes: int) -> None:

@@ -7,6 +7,7 @@ imported here, because spawned processes import this file.
 import contextlib
 import copy
 import doctest
+import faulthandler
 import gc
 import importlib
 import multiprocessing
@@ -23,15 +24,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import feedline
 import numpy as np
 import pytest
-
-import feedline
 from feedline._key import digest
 
 pytestmark = pytest.mark.timeout(120)
 
 MIB = 1 << 20
+#: Processes that are killed at random, more if asked for.
+KILLS = int(os.environ.get("FEEDLINE_KILLS", "60"))
 START_METHODS = ["fork", "spawn", "forkserver"]
 Point = namedtuple("Point", "x y")
 
@@ -250,7 +252,9 @@ def test_other_tensors_are_refused(kind: str) -> None:
         "history": lambda: torch.ones(3, requires_grad=True) * 2,
     }
     cache = feedline.SharedCache(MIB)
-    with pytest.raises(TypeError, match="what was loaded for 'key' cannot be shared: a tensor .* is not plain"):
+    with pytest.raises(
+        TypeError, match=r"what was loaded for 'key' cannot be shared: a tensor .* is not plain"
+    ):
         cache.get("key", made[kind])
     assert "key" not in cache
 
@@ -265,6 +269,7 @@ def test_what_cannot_be_pickled_is_refused_by_its_key() -> None:
 def write_to_a_tensor(cache: feedline.SharedCache) -> None:
     import torch
 
+    faulthandler.disable()  # it is what is expected
     cache.get("a", lambda: torch.zeros(5))[0] = 1
 
 
@@ -280,7 +285,24 @@ def test_whoever_writes_to_a_tensor_harms_only_itself() -> None:
 
 # --- keys ---------------------------------------------------------------------------------------------
 
-KEYS = [1, "1", b"1", 1.0, True, None, (1,), ("1",), ((1,),), (1, "1"), ("11",), ("1", "1"), (), Path("1"), -1, 1 << 70]
+KEYS = [
+    1,
+    "1",
+    b"1",
+    1.0,
+    True,
+    None,
+    (1,),
+    ("1",),
+    ((1,),),
+    (1, "1"),
+    ("11",),
+    ("1", "1"),
+    (),
+    Path("1"),
+    -1,
+    1 << 70,
+]
 
 
 def test_keys_of_different_kinds_are_different() -> None:
@@ -308,7 +330,9 @@ def test_other_keys_are_refused(key: Any) -> None:
         key in cache  # noqa: B015
 
 
-@pytest.mark.parametrize(("size", "error"), [(0, ValueError), (-1, ValueError), ("1", TypeError), (1.5, TypeError)])
+@pytest.mark.parametrize(
+    ("size", "error"), [(0, ValueError), (-1, ValueError), ("1", TypeError), (1.5, TypeError)]
+)
 def test_a_cache_needs_memory(size: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         feedline.SharedCache(size)
@@ -648,8 +672,17 @@ def hammer(cache: feedline.SharedCache, seed: int, file: Path) -> None:
         noted(file, repr(error))
 
 
+def answers(cache: feedline.SharedCache) -> int:
+    stats = cache.stats()
+    return stats["loads"] + stats["hits"]
+
+
 def test_processes_killed_at_any_moment_leave_the_cache_whole(tmp_path: Path) -> None:
-    context, cache, chosen = multiprocessing.get_context("fork"), feedline.SharedCache(2 * MIB), random.Random(5)
+    context, cache, chosen = (
+        multiprocessing.get_context("fork"),
+        feedline.SharedCache(2 * MIB),
+        random.Random(5),
+    )
     file, seeds = tmp_path / "errors", iter(range(10_000))
     with contextlib.ExitStack() as ending:
 
@@ -657,9 +690,13 @@ def test_processes_killed_at_any_moment_leave_the_cache_whole(tmp_path: Path) ->
             return ending.enter_context(process(context, hammer, cache, next(seeds), file))
 
         crowd = [start() for _ in range(4)]
-        for _ in range(60):
+        for _ in range(KILLS):
             done = cache.stats()
-            until(lambda done=done: cache.stats()["loads"] + cache.stats()["hits"] > sum((done["loads"], done["hits"])))
+            until(
+                lambda done=done: (
+                    cache.stats()["loads"] + cache.stats()["hits"] > sum((done["loads"], done["hits"]))
+                )
+            )
             time.sleep(chosen.random() * 0.02)  # any moment will do
             kill(crowd.pop(chosen.randrange(4)))
             crowd.append(start())
@@ -799,18 +836,23 @@ class Groups:
         return np.full((15, 100), group) * 100 + np.arange(15)[:, None]
 
 
-@pytest.mark.parametrize("batch", [1, 8])
-@pytest.mark.parametrize("workers", [0, 2, 4])
-@pytest.mark.parametrize("kind", ["feedline", "threads", "torch", "spawned"])
-def test_under_a_loader_every_group_is_loaded_once(kind: str, workers: int, batch: int, tmp_path: Path) -> None:
+KINDS = ("feedline", "threads", "torch")
+LOADERS = [(kind, workers, batch) for kind in KINDS for workers in (0, 2, 4) for batch in (1, 8)]
+LOADERS += [("spawned", 2, 8), ("torch spawned", 2, 8)]
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create", "ignore:The given NumPy array is not writable")
+@pytest.mark.parametrize(("kind", "workers", "batch"), LOADERS)
+def test_under_a_loader_every_group_is_loaded_once(
+    kind: str, workers: int, batch: int, tmp_path: Path
+) -> None:
     torch = pytest.importorskip("torch")
-    if kind == "spawned" and (workers, batch) != (2, 8):
-        pytest.skip("one of them shows it")
     loaders = {
         "feedline": (feedline.DataLoader, {}),
         "threads": (feedline.DataLoader, {"workers": "thread"}),
         "torch": (torch.utils.data.DataLoader, {}),
         "spawned": (feedline.DataLoader, {"multiprocessing_context": "spawn"}),
+        "torch spawned": (torch.utils.data.DataLoader, {"multiprocessing_context": "spawn"}),
     }
     loader, options = loaders[kind]
     dataset = Groups(tmp_path / "loads")
@@ -821,6 +863,34 @@ def test_under_a_loader_every_group_is_loaded_once(kind: str, workers: int, batc
     assert dataset.cache.stats()["loads"] == 57
 
 
+def test_the_study_of_volumes_loads_every_patient_once(tmp_path: Path) -> None:
+    pytest.importorskip("skimage")
+    torch, nrrd = pytest.importorskip("torch"), pytest.importorskip("nrrd")
+    from feedline.bench.contestants import shared_cache
+    from feedline.bench.data import volumes as data
+    from feedline.bench.request import Request
+    from feedline.bench.studies import volumes
+
+    for number in range(3):
+        data._write(tmp_path, number, side=24, encoding="raw")
+    request = Request("volumes", "shared_cache", workers=2, batch=4, data=str(tmp_path))
+    prepared = volumes.prepare(request, lambda done, of: None)
+    expected = list(torch.utils.data.DataLoader(prepared.dataset, batch_size=4))
+    read, files = nrrd.read, tmp_path / "files"
+    nrrd.read = lambda *arguments, **named: noted(files, arguments[0]) or read(*arguments, **named)
+    try:
+        taken = list(shared_cache.open(prepared, request)())
+    finally:
+        nrrd.read = read
+    assert Counter(Counter(files.read_text().split()).values()) == {1: 12}
+    assert len(taken) == len(expected) == 12
+    for mine, theirs in zip(taken, expected, strict=True):
+        assert mine.keys() == theirs.keys()
+        assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
+    assert prepared.dataset.cache is None
+
+
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
 

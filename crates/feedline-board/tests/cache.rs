@@ -58,7 +58,7 @@ fn get(cache: &Arc<Cache>, number: u64, len: usize, load: impl FnOnce()) -> Opti
 
 /// Bytes behind the file.
 fn memory(cache: &Cache) -> u64 {
-    rustix::fs::fstat(cache.file().as_fd()).unwrap().st_blocks as u64 * 512
+    rustix::fs::fstat(cache.file().as_fd()).expect("the file is open").st_blocks as u64 * 512
 }
 
 /// Runs something in a child that was forked, which then dies without a word.
@@ -67,8 +67,7 @@ fn in_a_child(run: impl FnOnce()) {
     match unsafe { libc::fork() } {
         0 => {
             run();
-            // SAFETY: it ends this process.
-            unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).ok();
         }
         child => {
             assert!(child > 0);

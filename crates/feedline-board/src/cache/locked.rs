@@ -351,7 +351,7 @@ mod tests {
 
     fn load(cache: &Arc<Cache>, key: Key) {
         match cache.find(key, None, false) {
-            Ok(Found::Turn(turn)) => drop(turn.keep(&[&[7; 100_000]])),
+            Ok(Found::Turn(turn)) => drop(turn.keep(&[&vec![7; 100_000]])),
             _ => panic!("nobody has loaded it"),
         }
     }
@@ -359,7 +359,9 @@ mod tests {
     #[test]
     fn whoever_is_given_the_lock_of_a_dead_owner_counts_anew() {
         let cache = Cache::create(1 << 20).unwrap();
-        (0..4).for_each(|number| load(&cache, [number, 0]));
+        for number in 0..4 {
+            load(&cache, [number, 0]);
+        }
         let before = cache.stats();
         // SAFETY: the child touches the table alone, and ends.
         if unsafe { libc::fork() } == 0 {
@@ -368,8 +370,7 @@ mod tests {
             cache.table.slots()[0].state.store(state::FREE, Release);
             locked.table.room().take(5);
             locked.table.head().used.fetch_add(17, Relaxed);
-            // SAFETY: it ends this process.
-            unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).ok();
         }
         // SAFETY: any child will do.
         unsafe { libc::wait(std::ptr::null_mut()) };

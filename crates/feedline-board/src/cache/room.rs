@@ -136,7 +136,9 @@ mod tests {
                 let free: u32 = room.gaps().iter().map(|(_, pages)| pages).sum();
                 prop_assert_eq!(free as usize, taken.iter().filter(|page| !**page).count());
             }
-            held.into_iter().for_each(|(first, pages)| room.give(first, pages));
+            for (first, pages) in held {
+                room.give(first, pages);
+            }
             prop_assert_eq!(room.gaps(), [(0, 6 * WORD)]);
         }
     }
