@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from feedline._loader import DataLoader as DataLoader
+    from feedline.cache import SharedCache as SharedCache
     from feedline.cells import Cells as Cells
     from feedline.files import Files as Files
     from feedline.files import ImageFolder as ImageFolder
@@ -24,10 +25,16 @@ try:
 except PackageNotFoundError:  # used from its source tree
     __version__ = "0"
 
-__all__ = ["Cells", "DataLoader", "Files", "ImageFolder", "Tensors", "__version__"]
+__all__ = ["Cells", "DataLoader", "Files", "ImageFolder", "SharedCache", "Tensors", "__version__"]
 
 #: Where things are that do without torch.
-_WITHOUT_TORCH = {"Cells": "cells", "Files": "files", "ImageFolder": "files", "Tensors": "files"}
+_WITHOUT_TORCH = {
+    "Cells": "cells",
+    "Files": "files",
+    "ImageFolder": "files",
+    "SharedCache": "cache",
+    "Tensors": "files",
+}
 
 
 def __getattr__(name: str) -> Any:

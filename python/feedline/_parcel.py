@@ -30,25 +30,29 @@ class _Packer(pickle.Pickler):
         self.dispatch_table = ChainMap(reducers, others)
 
     def reducer_override(self, value: Any) -> Any:
-        if type(value) is not torch.Tensor or not _is_plain(value):
-            return NotImplemented
-        dense = value.detach()
-        stride = None
-        if not dense.is_contiguous():
-            # Other orders of the axes, channels last for example, are kept; gaps and overlaps are not.
-            order = sorted(range(dense.ndim), key=lambda axis: (-value.stride()[axis], axis))
-            turned = dense.permute(order)
-            if turned.is_contiguous():
-                stride, dense = value.stride(), turned
-            else:
-                dense = dense.contiguous()
-        flat = dense.reshape(-1)
-        memory: Any = flat.view(torch.uint8).numpy() if flat.numel() else None
-        buffer = None if memory is None else pickle.PickleBuffer(memory)
-        return _tensor, (buffer, value.dtype, value.shape, stride, value.requires_grad)
+        return reduce_tensor(value) if type(value) is torch.Tensor and is_plain(value) else NotImplemented
 
 
-def _is_plain(tensor: torch.Tensor) -> bool:
+def reduce_tensor(value: torch.Tensor) -> Any:
+    """How a plain tensor is made again, with its memory as a buffer."""
+    dense = value.detach()
+    stride = None
+    if not dense.is_contiguous():
+        # Other orders of the axes, channels last for example, are kept; gaps and overlaps are not.
+        order = sorted(range(dense.ndim), key=lambda axis: (-value.stride()[axis], axis))
+        turned = dense.permute(order)
+        if turned.is_contiguous():
+            stride, dense = value.stride(), turned
+        else:
+            dense = dense.contiguous()
+    flat = dense.reshape(-1)
+    memory: Any = flat.view(torch.uint8).numpy() if flat.numel() else None
+    buffer = None if memory is None else pickle.PickleBuffer(memory)
+    return _tensor, (buffer, value.dtype, value.shape, stride, value.requires_grad)
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Whether it is no more than its memory and how it lies there."""
     return (
         tensor.layout is torch.strided
         and tensor.is_cpu

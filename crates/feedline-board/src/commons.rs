@@ -66,6 +66,28 @@ impl Extent {
         let page = u32::try_from(offset / PAGE as u64).ok()?;
         Some(Self { page, pages: class(bytes)? })
     }
+
+    /// What [`Commons::fresh`] gives for so many bytes when nobody has taken anything yet.
+    pub(crate) fn first(bytes: usize) -> Option<Self> {
+        Self::of(PAGE as u64, bytes)
+    }
+
+    /// What it gives for so many bytes after this.
+    pub(crate) fn next(self, bytes: usize) -> Option<Self> {
+        Self::of(self.offset() + self.len() as u64, bytes)
+    }
+
+    /// Some pages of these.
+    pub(crate) fn part(self, first: u32, pages: u32) -> Self {
+        debug_assert!(u64::from(first) + u64::from(pages) <= u64::from(self.pages));
+        Self { page: self.page + first, pages }
+    }
+
+    /// How many pages before it belong to another, and how many it has itself; `None` if it is no part of that.
+    pub(crate) fn within(self, whole: Self) -> Option<(u32, u32)> {
+        let first = self.page.checked_sub(whole.page)?;
+        (u64::from(first) + u64::from(self.pages) <= u64::from(whole.pages)).then_some((first, self.pages))
+    }
 }
 
 /// How many pages to take for so many bytes: a little more than needed, so that batches of about the same
@@ -211,6 +233,11 @@ impl Commons {
     /// The file, for other processes to attach; none if the memory is private.
     pub fn file(&self) -> Option<BorrowedFd<'_>> {
         self.file.as_ref().map(AsFd::as_fd)
+    }
+
+    /// How long it is, used or not.
+    pub(crate) fn len(&self) -> usize {
+        self.len
     }
 
     /// Memory that nobody has used, all zero, of at least so many bytes.

@@ -33,8 +33,11 @@
 //!
 //! *Nothing read from shared memory is trusted with the consumer's memory*: offsets and lengths are checked
 //! against the mapping.
+//!
+//! Beside the board, and in memory of its own, lies what datasets keep for all workers: the [`cache`].
 
 mod board;
+pub mod cache;
 mod commons;
 mod copy;
 mod futex;

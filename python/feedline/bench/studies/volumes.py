@@ -1,12 +1,14 @@
 """Medical volumes: 15 samples of each patient, all of which need the patient's four files.
 
 Every copy of the dataset keeps the last patient it has loaded, as such datasets do. How often a patient is
-loaded anew depends on which worker is given which samples.
+loaded anew depends on which worker is given which samples. With a cache that all workers share, it does not.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import torch
 from feedline.bench.data import volumes
 from feedline.bench.request import BadRequestError, Request
 from feedline.bench.studies import Prepared, Told, sized, variant_of
+from feedline.cache import SharedCache
 
 VARIANTS = ("gzip", "raw", "twin")
 VIEWS, SLICES = 3, 5
@@ -24,22 +27,47 @@ SPACING = (1.0, 1.0, 3.0)
 SIGMA = 0.005
 
 
-class Patients:
+class Grouped:
+    """Samples of which neighbours need the same group."""
+
+    #: All workers' groups; without it, each has the last of its own.
+    cache: SharedCache | None = None
+    last: tuple[Any, Any] | None = None
+
+    def group(self, key: Any, load: Callable[[], Any]) -> Any:
+        """A group, loaded if it is not there."""
+        if self.cache is not None:
+            return self.cache.get(key, load)
+        last = self.last
+        if last is None or last[0] != key:
+            self.last = last = key, load()
+        return last[1]
+
+
+def shared(dataset: Any, cache: SharedCache) -> Any:
+    """The same samples, whose groups are in a cache."""
+    made = copy(dataset)
+    if isinstance(made, Grouped):
+        made.cache = cache
+    else:
+        made.dataset = shared(made.dataset, cache)
+    return made
+
+
+class Patients(Grouped):
     """Samples of patients: a slice, and what a segmentation got wrong around it."""
 
     def __init__(self, folders: list[str]) -> None:
         self.folders = folders
-        self.last: tuple[str, dict[str, Any]] | None = None
 
     def __len__(self) -> int:
         return VIEWS * SLICES * len(self.folders)
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
         folder = self.folders[index // (VIEWS * SLICES)]
-        if self.last is None or self.last[0] != folder:
-            self.last = folder, load_patient(Path(folder))
+        patient = self.group(folder, lambda: load_patient(Path(folder)))
         view, rank = divmod(index % (VIEWS * SLICES), SLICES)
-        return sample(self.last[1], view, rank)
+        return sample(patient, view, rank)
 
 
 def load_patient(folder: Path) -> dict[str, Any]:
@@ -59,8 +87,8 @@ def load_patient(folder: Path) -> dict[str, Any]:
         for view in range(VIEWS)
     ]
     return {
-        "ct": np.asarray(ct, np.float32),
-        "pet": np.asarray(pet, np.float32),
+        "ct": torch.from_numpy(np.asarray(ct, np.float32)),
+        "pet": torch.from_numpy(np.asarray(pet, np.float32)),
         "masks": (false_positive, false_negative),
         "ranked": ranked,
     }
@@ -69,7 +97,7 @@ def load_patient(folder: Path) -> dict[str, Any]:
 def sample(patient: dict[str, Any], view: int, rank: int) -> dict[str, torch.Tensor]:
     """The volumes, the two kinds of mistakes on one slice, and how far everything is from them."""
     at = int(patient["ranked"][view][rank])
-    made = {"ct": torch.from_numpy(patient["ct"]), "pet": torch.from_numpy(patient["pet"])}
+    made = {"ct": patient["ct"], "pet": patient["pet"]}
     for name, mask in zip(("positive", "negative"), patient["masks"], strict=True):
         lines = np.zeros(mask.shape, np.uint8)
         cut: list[Any] = [slice(None)] * 3
@@ -104,22 +132,16 @@ def distances(lines: np.ndarray) -> np.ndarray:
     return near.astype(np.float32)
 
 
-class Twin:
+class Twin(Grouped):
     """The same pattern without files: 0.2 s for each of 4 groups, then 5 samples of (1, 128, 128, 128) f64."""
 
     WAIT_S, GROUP = 0.2, 5
-
-    def __init__(self) -> None:
-        self.last: int | None = None
 
     def __len__(self) -> int:
         return 4 * self.GROUP
 
     def __getitem__(self, index: int) -> torch.Tensor:
-        group = index // self.GROUP
-        if self.last != group:
-            time.sleep(self.WAIT_S)
-            self.last = group
+        self.group(index // self.GROUP, lambda: time.sleep(self.WAIT_S))
         return torch.full((1, 128, 128, 128), float(index), dtype=torch.float64)
 
 
