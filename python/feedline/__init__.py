@@ -13,16 +13,28 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from feedline._loader import DataLoader as DataLoader
+    from feedline.batches import LengthBatches as LengthBatches
+    from feedline.batches import TokenBatches as TokenBatches
     from feedline.files import Files as Files
     from feedline.files import ImageFolder as ImageFolder
     from feedline.files import Tensors as Tensors
+    from feedline.text import Text as Text
 
 try:
     __version__ = version("feedline")
 except PackageNotFoundError:  # used from its source tree
     __version__ = "0"
 
-__all__ = ["DataLoader", "Files", "ImageFolder", "Tensors", "__version__"]
+__all__ = [
+    "DataLoader",
+    "Files",
+    "ImageFolder",
+    "LengthBatches",
+    "Tensors",
+    "Text",
+    "TokenBatches",
+    "__version__",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -31,6 +43,14 @@ def __getattr__(name: str) -> Any:
         from feedline import files
 
         return getattr(files, name)
+    if name == "Text":
+        from feedline.text import Text
+
+        return Text
+    if name in ("LengthBatches", "TokenBatches"):
+        from feedline import batches
+
+        return getattr(batches, name)
     if name != "DataLoader":
         raise AttributeError(f"module 'feedline' has no attribute {name!r}")
     try:

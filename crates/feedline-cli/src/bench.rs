@@ -273,7 +273,7 @@ impl Settings {
             if name == "delay" {
                 grid.contestants.push("engine".to_owned());
             }
-            if name == "images" {
+            if matches!(name, "images" | "text") {
                 grid.contestants.push("native".to_owned());
             }
         }

@@ -14,7 +14,10 @@ pub struct Arena {
 
 impl Arena {
     /// Texts, and as many labels; or none, and each has the label 0.
-    pub fn new<T: AsRef<str>>(texts: impl IntoIterator<Item = T>, labels: Vec<i64>) -> Result<Self, TextError> {
+    pub fn new<T: AsRef<str>>(
+        texts: impl IntoIterator<Item = T>,
+        labels: Vec<i64>,
+    ) -> Result<Self, TextError> {
         let mut arena = Self { labels, ..Self::default() };
         for text in texts {
             arena.bytes.push_str(text.as_ref());

@@ -262,7 +262,10 @@ mod tests {
     fn what_does_not_fit_is_said_with_its_row() {
         let failed = tokens().pad(Padding::To(2), 0).batch(&[2, 0]).unwrap_err();
         assert_eq!(failed.row, 1);
-        assert_eq!(failed.to_string(), "text 0: it has 3 numbers, more than the 2 it is padded to; truncate it");
+        assert_eq!(
+            failed.to_string(),
+            "text 0: it has 3 numbers, more than the 2 it is padded to; truncate it"
+        );
         let failed = strings().batch(&[0, 1, 4]).unwrap_err();
         assert_eq!((failed.row, failed.to_string()), (2, "there is no text 4: there are 4".into()));
         assert!(tokens().pad(Padding::To(usize::MAX), 0).batch(&[0]).is_err());

@@ -34,7 +34,10 @@ impl Bytes {
         // A pipe does not say how long it is.
         io::Read::read_to_end(&mut io::Read::take(file, HELD + 1), &mut bytes)?;
         if bytes.len() as u64 > HELD {
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it goes on and on; it should be a file"));
+            return Err(io::Error::new(
+                io::ErrorKind::FileTooLarge,
+                "it goes on and on; it should be a file",
+            ));
         }
         Ok(Self::Held(bytes))
     }

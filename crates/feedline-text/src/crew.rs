@@ -42,6 +42,9 @@ struct State<T> {
     asleep: usize,
     taker_waits: bool,
     is_over: bool,
+    /// What the threads have done so far.
+    busy: Duration,
+    made: u64,
 }
 
 enum Slot<T> {
@@ -101,9 +104,12 @@ impl<T> Shared<T> {
                 continue;
             };
             drop(state);
+            let began = Instant::now();
             let made = self.make(&indices);
+            let busy = began.elapsed();
             state = self.lock();
             state.end(number, made);
+            (state.busy, state.made) = (state.busy + busy, state.made + 1);
             if state.taker_waits {
                 self.made.notify_one();
             }
@@ -124,6 +130,8 @@ impl<T: Send + 'static> Crew<T> {
             asleep: 0,
             taker_waits: false,
             is_over: false,
+            busy: Duration::ZERO,
+            made: 0,
         };
         let (posted, made) = (Condvar::new(), Condvar::new());
         let shared = Arc::new(Shared { make: Box::new(make), state: Mutex::new(state), posted, made });
@@ -170,6 +178,12 @@ impl<T: Send + 'static> Crew<T> {
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
             state.taker_waits = false;
         }
+    }
+
+    /// How long the threads have worked, all together, and how many batches they have made.
+    pub fn work(&self) -> (Duration, u64) {
+        let state = self.shared.lock();
+        (state.busy, state.made)
     }
 
     /// Forgets all that was asked for.

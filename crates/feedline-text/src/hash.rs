@@ -84,7 +84,8 @@ impl Hash {
         let lower = text.to_lowercase();
         let words = lower.split(is_space).filter(|word| !word.is_empty()).take(self.most);
         ids.extend(words.map(|word| {
-            let crc = word.bytes().fold(u32::MAX, |crc, byte| CRC[usize::from(crc as u8 ^ byte)] ^ (crc >> 8));
+            let crc =
+                word.bytes().fold(u32::MAX, |crc, byte| CRC[usize::from(crc as u8 ^ byte)] ^ (crc >> 8));
             self.number(crc)
         }));
     }

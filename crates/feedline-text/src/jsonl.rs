@@ -105,13 +105,14 @@ impl Source for Jsonl {
 pub fn parse<'a>(line: &'a [u8], text: &str, label: Option<&str>) -> Result<(Cow<'a, str>, i64), String> {
     let mut json = serde_json::Deserializer::from_slice(line);
     let wanted = Wanted { text, label };
-    let found = wanted.deserialize(&mut json).and_then(|found| json.end().map(|()| found)).map_err(|error| {
-        // The line that it names is always the first.
-        let said = error.to_string();
-        let place = format!(" at line {} column {}", error.line(), error.column());
-        let what = if error.is_data() { "" } else { "it is not JSON: " };
-        format!("{what}{} (column {})", said.strip_suffix(&place).unwrap_or(&said), error.column())
-    })?;
+    let found =
+        wanted.deserialize(&mut json).and_then(|found| json.end().map(|()| found)).map_err(|error| {
+            // The line that it names is always the first.
+            let said = error.to_string();
+            let place = format!(" at line {} column {}", error.line(), error.column());
+            let what = if error.is_data() { "" } else { "it is not JSON: " };
+            format!("{what}{} (column {})", said.strip_suffix(&place).unwrap_or(&said), error.column())
+        })?;
     let text = found.text.ok_or_else(|| format!("it has no field {text:?}"))?;
     match (label, found.label) {
         (Some(label), None) => Err(format!("it has no field {label:?}")),
@@ -272,9 +273,10 @@ mod tests {
 
     #[test]
     fn lines_are_found_whatever_is_between_them() {
-        let jsonl =
-            open("\u{feff}{\"text\": \"a\", \"label\": 1}\r\n\n  \n{\"label\": 2, \"text\": \"b\\n\\u00e4\"}")
-                .unwrap();
+        let jsonl = open(
+            "\u{feff}{\"text\": \"a\", \"label\": 1}\r\n\n  \n{\"label\": 2, \"text\": \"b\\n\\u00e4\"}",
+        )
+        .unwrap();
         assert_eq!(jsonl.len(), 2);
         let mut memory = Memory::default();
         assert_eq!(jsonl.read(0, &mut memory).unwrap(), ("a".into(), 1));
@@ -287,7 +289,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("long.jsonl");
         let long = "word ".repeat(100_000);
-        let lines: String = (0..7).map(|label| format!("{{\"text\":\"{long}\",\"label\":{label}}}\n")).collect();
+        let lines: String =
+            (0..7).map(|label| format!("{{\"text\":\"{long}\",\"label\":{label}}}\n")).collect();
         std::fs::write(&path, &lines).unwrap();
         let on_disk = Bytes::OnDisk(std::fs::File::open(&path).unwrap(), lines.len() as u64);
         let jsonl = Jsonl::new(&path, on_disk, "text", Some("label")).unwrap();

@@ -39,6 +39,7 @@ pub use arena::Arena;
 pub use batch::{Scratch, Shape, TextBatch};
 pub use crew::Crew;
 pub use error::{BoxError, Place, RowFailed, TextError};
+pub use feedline_source::{Folder, FolderError, Paths};
 pub use files::Files;
 pub use hash::Hash;
 pub use jsonl::Jsonl;

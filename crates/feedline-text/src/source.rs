@@ -26,7 +26,6 @@ pub struct Memory {
 
 /// Bytes as text.
 pub(crate) fn utf8(bytes: &[u8]) -> Result<&str, String> {
-    std::str::from_utf8(bytes).map_err(|error| {
-        format!("it is not UTF-8: byte {} of it cannot be read", error.valid_up_to() + 1)
-    })
+    std::str::from_utf8(bytes)
+        .map_err(|error| format!("it is not UTF-8: byte {} of it cannot be read", error.valid_up_to() + 1))
 }

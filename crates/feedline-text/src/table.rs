@@ -68,7 +68,6 @@ impl Table {
         }
         Ok(Self { path: path.into(), bytes, starts, delimiter, text, label })
     }
-
 }
 
 /// What splits records into fields, with the memory it needs.
@@ -86,10 +85,8 @@ impl Splitter {
         let Self { parser, fields, ends } = self;
         let (_, parser) = match parser {
             Some(known) if known.0 == delimiter => known,
-            other => other.insert((
-                delimiter,
-                Box::new(csv_core::ReaderBuilder::new().delimiter(delimiter).build()),
-            )),
+            other => other
+                .insert((delimiter, Box::new(csv_core::ReaderBuilder::new().delimiter(delimiter).build()))),
         };
         parser.reset();
         fields.resize(fields.len().max(record.len()), 0);
@@ -182,7 +179,8 @@ mod tests {
     #[test]
     fn records_are_parsed_one_by_one() {
         for end in ["\n", "\r\n"] {
-            let lines = ["\u{feff}id,text,label", "1,plain,4", "", "2,\"two\nlines, \"\"quoted\"\"\",-5", "3,,6"];
+            let lines =
+                ["\u{feff}id,text,label", "1,plain,4", "", "2,\"two\nlines, \"\"quoted\"\"\",-5", "3,,6"];
             let table = open(&lines.join(end)).unwrap();
             let mut memory = Memory::default();
             assert_eq!(table.len(), 3);
@@ -209,7 +207,8 @@ mod tests {
         assert_eq!(error, "a.csv: it has no column \"text\"; there are \"a\", \"label\"");
         assert!(open("text,label\n").unwrap_err().to_string().contains("no records"));
         assert!(open("").unwrap_err().to_string().contains("no column"));
-        let table = Table::held(Path::new("a.csv"), b"text\nfine\n\xff\n".to_vec(), "text", None, b',').unwrap();
+        let table =
+            Table::held(Path::new("a.csv"), b"text\nfine\n\xff\n".to_vec(), "text", None, b',').unwrap();
         let error = table.read(1, &mut Memory::default()).unwrap_err().to_string();
         assert_eq!(error, "a.csv, line 3: it is not UTF-8: byte 1 of it cannot be read");
     }

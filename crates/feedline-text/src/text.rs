@@ -140,7 +140,8 @@ impl Text {
     pub(crate) fn check(&self, index: usize, length: usize) -> Result<(), TextError> {
         match self.padding {
             Padding::To(width) if length > width => {
-                let why = format!("it has {length} numbers, more than the {width} it is padded to; truncate it");
+                let why =
+                    format!("it has {length} numbers, more than the {width} it is padded to; truncate it");
                 let place = match &self.content {
                     Content::Texts(source, _) => source.place(index),
                     Content::Tokens(_) => crate::Place::Memory(index),

@@ -21,9 +21,9 @@ enum Values {
 impl Values {
     /// Vocabularies are small: a quarter of the bytes, a quarter of the time to read them.
     fn new(values: Vec<i64>) -> Self {
-        let (least, most) = values.iter().fold((0, 0), |(least, most), value| {
-            (std::cmp::min(least, *value), std::cmp::max(most, *value))
-        });
+        let (least, most) = values
+            .iter()
+            .fold((0, 0), |(least, most), value| (std::cmp::min(least, *value), std::cmp::max(most, *value)));
         if least >= 0 && most <= i64::from(u16::MAX) {
             return Self::Small(values.iter().map(|value| *value as u16).collect());
         }

@@ -59,7 +59,9 @@ impl Tokenize for Vocabulary {
             return Ok(());
         }
         if most < around {
-            return Err(format!("the tokenizer alone puts {around} numbers around a text, more than {most}").into());
+            return Err(
+                format!("the tokenizer alone puts {around} numbers around a text, more than {most}").into()
+            );
         }
         let truncation = TruncationParams { max_length: most, ..TruncationParams::default() };
         self.tokenizer.with_truncation(Some(truncation)).map(drop)

@@ -1,18 +1,20 @@
-"""Feedline without Python: images and tensors are made into rows in Rust, by threads."""
+"""Feedline without Python: images, tensors and texts are made into batches in Rust, by threads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from feedline.bench.contestants.torch import options
 from feedline.bench.request import Request
 from feedline.bench.studies import Prepared
 from feedline.bench.studies.images import MEAN, STD
+from feedline.bench.studies.text import LONGEST, NUMBERS
 
 LABEL = "feedline, native"
 PACKAGES = ["feedline", "torch"]
-STUDIES = ["images"]
+STUDIES = ["images", "text"]
 WORKERS = "threads"
 
 
@@ -20,14 +22,42 @@ def open(prepared: Prepared, request: Request) -> Callable[[], Iterable[Any]]:
     """A new loader for every epoch, as for torch."""
     import torch
 
-    from feedline import DataLoader, Files, Tensors
+    from feedline import DataLoader
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    files = Files(prepared.paths, prepared.labels)
-    dataset: Any = Tensors(prepared.paths, prepared.labels)
-    if prepared.variant == "jpeg":
-        dataset = files.resize(256).center_crop(224).normalize(MEAN, STD)
-    elif prepared.variant == "train":
-        dataset = files.random_resized_crop(224).random_horizontal_flip().normalize(MEAN, STD)
+    dataset = texts(prepared) if request.study == "text" else files(prepared)
+    # Batches are put together in Rust as well.
+    prepared = replace(prepared, collate=None)
     return lambda: DataLoader(dataset, native="require", **options(prepared, request))
+
+
+def files(prepared: Prepared) -> Any:
+    """Images or tensors, with the study's steps."""
+    from feedline import Files, Tensors
+
+    images = Files(prepared.paths, prepared.labels)
+    if prepared.variant == "jpeg":
+        return images.resize(256).center_crop(224).normalize(MEAN, STD)
+    if prepared.variant == "train":
+        return images.random_resized_crop(224).random_horizontal_flip().normalize(MEAN, STD)
+    return Tensors(prepared.paths, prepared.labels)
+
+
+def texts(prepared: Prepared) -> Any:
+    """Reviews, by the study's tokenizer."""
+    from torch.utils.data import Subset
+
+    from feedline import Text
+
+    if prepared.variant == "files":
+        return Text.files(prepared.paths, prepared.labels).tokenize(NUMBERS).truncate(LONGEST)
+    count = len(prepared.dataset)
+    reviews = getattr(prepared.dataset, "dataset", prepared.dataset)
+    if prepared.variant == "tokens":
+        text = Text.tokens(reviews.texts, reviews.labels)
+    else:
+        # From the file, line by line, where others have the texts in memory.
+        text = Text.jsonl(prepared.source).tokenize(NUMBERS).truncate(LONGEST)
+    # As many as the study asks for, over and over.
+    return text if count == len(text) else Subset(text, [index % len(text) for index in range(count)])
