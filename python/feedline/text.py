@@ -19,6 +19,8 @@ from feedline import _engine
 if TYPE_CHECKING:
     import torch
 
+    from feedline._engine import Hold
+
 Path = str | os.PathLike[str]
 
 
@@ -108,7 +110,7 @@ class Text:
             offsets = np.cumsum([0, *(len(array) for array in arrays)])
             values = np.concatenate(arrays) if arrays else []
         flat, ends = _numbers(values, "values"), _numbers(offsets, "offsets")
-        return cls("tokens", flat, ends, _whole(labels))
+        return cls("tokens", _narrow(flat), ends, _whole(labels))
 
     #: The names of the classes, if it is a folder.
     classes: list[str] | None = None
@@ -116,6 +118,8 @@ class Text:
     @cached_property
     def _texts(self) -> _engine.Texts:
         kind, *arguments = self._source
+        if kind == "tokens":
+            arguments[0] = _numbers(arguments[0], "values")
         return getattr(_engine.Texts, kind)(*arguments)
 
     @cached_property
@@ -216,7 +220,7 @@ class Text:
             return ids, labels
         return ids, (torch.arange(width)[None] < lengths[:, None]).long(), labels
 
-    def _built(self, hold: _engine.Hold, rows: int, width: int) -> tuple[torch.Tensor, ...]:
+    def _built(self, hold: Hold, rows: int, width: int) -> tuple[torch.Tensor, ...]:
         """A batch over the memory that it was written to: see ``batch.rs``."""
         import torch
 
@@ -249,6 +253,17 @@ class Text:
         kind, first, *_ = self._source
         named = f", {first!r}" if isinstance(first, str) else ""
         return f"Text({len(self)} texts, {kind}{named})"
+
+
+def _narrow(values: Any) -> Any:
+    """The same in as few bytes as they need: they are kept to be pickled."""
+    import numpy as np
+
+    for dtype in (np.uint16, np.int32):
+        limits = np.iinfo(dtype)
+        if not len(values) or (values.min() >= limits.min and values.max() <= limits.max):
+            return values.astype(dtype)
+    return values
 
 
 def _whole(labels: Iterable[int] | None) -> list[int]:

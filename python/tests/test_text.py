@@ -442,7 +442,7 @@ def test_bad_lines_are_named(tmp_path, workers, line, said):
     assert said in str(raised.value)
     assert raised.value.__notes__ == ["(while loading sample 1)"]
     assert next(batches)[1].tolist() == [3]
-    for on_error, labels in (("skip", [[0, 3]]), ("replace", [[0, 0, 3]])):
+    for on_error, labels in (("skip", [[0, 3]]), ("replace", [[0, 3, 3]])):
         loader = DataLoader(
             Text.jsonl(path).tokenize(9), batch_size=3, num_workers=workers, on_error=on_error
         )
@@ -451,7 +451,7 @@ def test_bad_lines_are_named(tmp_path, workers, line, said):
         assert (failed["index"], failed["row"], failed["replaced_by"]) == (
             1,
             1,
-            None if on_error == "skip" else 0,
+            None if on_error == "skip" else 2,
         )
         assert "line 3" in failed["error"]
     loader = DataLoader(Text.jsonl(path).tokenize(9), num_workers=workers, on_error="skip")

@@ -54,6 +54,7 @@ def texts(prepared: Prepared) -> Any:
         return Text.files(prepared.paths, prepared.labels).tokenize(NUMBERS).truncate(LONGEST)
     count = len(prepared.dataset)
     reviews = getattr(prepared.dataset, "dataset", prepared.dataset)
+    text: Any
     if prepared.variant == "tokens":
         text = Text.tokens(reviews.texts, reviews.labels)
     else:

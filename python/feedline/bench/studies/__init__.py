@@ -23,12 +23,12 @@ class Prepared:
     #: For loaders that read files themselves: one path and one label for each sample, in order.
     paths: list[str] = field(default_factory=list)
     labels: list[int] = field(default_factory=list)
-    #: The one file that all samples come from, if there is one.
-    source: str = ""
     #: What makes a sample of an open file or a path.
     load: Callable[[Any], Any] | None = None
     #: Samples are random, so that batches agree in their shapes only.
     random: bool = False
+    #: The one file that all samples come from, if there is one.
+    source: str = ""
 
 
 class Repeated:
