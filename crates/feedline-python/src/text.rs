@@ -239,6 +239,7 @@ impl TextCrew {
                 Some(Err(_)) => {
                     return Err(PyRuntimeError::new_err("the tokenizer panicked at a text of this batch"));
                 }
+                None if self.0.is_empty() => return Err(PyRuntimeError::new_err("no batch was asked for")),
                 None => py.check_signals()?,
             }
         }

@@ -24,8 +24,11 @@ pub struct Crew<T> {
     process: u32,
 }
 
+/// What makes a batch of samples.
+type Make<T> = dyn Fn(&[i64]) -> T + Send + Sync;
+
 struct Shared<T> {
-    make: Box<dyn Fn(&[i64]) -> T + Send + Sync>,
+    make: Box<Make<T>>,
     state: Mutex<State<T>>,
     /// There is something to make, or it is over.
     posted: Condvar,
@@ -180,6 +183,11 @@ impl<T: Send + 'static> Crew<T> {
         }
     }
 
+    /// Whether nothing is left to be taken.
+    pub fn is_empty(&self) -> bool {
+        self.shared.lock().batches.is_empty()
+    }
+
     /// How long the threads have worked, all together, and how many batches they have made.
     pub fn work(&self) -> (Duration, u64) {
         let state = self.shared.lock();
@@ -234,7 +242,7 @@ mod tests {
             for batch in 50..100 {
                 assert_eq!(crew.take(LONG).unwrap().unwrap(), [batch, batch + 1]);
             }
-            assert!(crew.take(LONG).is_none());
+            assert!(crew.take(LONG).is_none() && crew.is_empty());
         }
     }
 
