@@ -145,7 +145,7 @@ rivals: ## Install the loaders that are compared with, into .venv
 .PHONY: fuzz
 fuzz: ## A minute of random bytes for every parser (SECONDS_EACH=600 for longer)
 	tools/setup system fuzz
-	for target in image tensor tiff; do
+	for target in image tensor text tiff; do
 	  echo "==> $$target"
 	  RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$(CURDIR)/target/fuzz cargo fuzz run $$target \
 	    -- -max_total_time=$(or $(SECONDS_EACH),60) -rss_limit_mb=4096 -timeout=20 -verbosity=0 -print_final_stats=1

@@ -14,26 +14,43 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from feedline._loader import DataLoader as DataLoader
+    from feedline.batches import LengthBatches as LengthBatches
+    from feedline.batches import TokenBatches as TokenBatches
     from feedline.cache import SharedCache as SharedCache
     from feedline.cells import Cells as Cells
     from feedline.files import Files as Files
     from feedline.files import ImageFolder as ImageFolder
     from feedline.files import Tensors as Tensors
+    from feedline.text import Text as Text
 
 try:
     __version__ = version("feedline")
 except PackageNotFoundError:  # used from its source tree
     __version__ = "0"
 
-__all__ = ["Cells", "DataLoader", "Files", "ImageFolder", "SharedCache", "Tensors", "__version__"]
+__all__ = [
+    "Cells",
+    "DataLoader",
+    "Files",
+    "ImageFolder",
+    "LengthBatches",
+    "SharedCache",
+    "Tensors",
+    "Text",
+    "TokenBatches",
+    "__version__",
+]
 
 #: Where things are that do without torch.
 _WITHOUT_TORCH = {
     "Cells": "cells",
     "Files": "files",
     "ImageFolder": "files",
+    "LengthBatches": "batches",
     "SharedCache": "cache",
     "Tensors": "files",
+    "Text": "text",
+    "TokenBatches": "batches",
 }
 
 

@@ -199,6 +199,10 @@ class Gather:
         """Bytes of a sample."""
         return sum(part.nbytes // max(1, len(part)) for part in self._parts)
 
+    def report(self, _workers: int) -> Report:
+        """How batches are made, and why so."""
+        return Report("gathered from memory", "the dataset is tensors or arrays, collated by default")
+
     def batch(self, indices: list[int]) -> Any:
         """What ``default_collate`` would make of these samples. IndexError if there is one that is not there."""
         if self._subset is not None:
@@ -229,9 +233,7 @@ class GatherIter(Placed, _MultiProcessingDataLoaderIter):
         self._gather = gather
         self._workers: list[Any] = []
         self._shutdown = True
-        loader._report = Report(
-            "gathered from memory", "the dataset is tensors or arrays, collated by default"
-        )
+        loader._report = gather.report(loader.num_workers)
         self._arrival = loader._arrival_of(self)
         self._ahead = (loader.prefetch_factor or 0) * loader.num_workers
         self._drawn: deque[tuple[int, Any, Any]] = deque()

@@ -23,6 +23,7 @@ from feedline._lower import ForeignError, Lowered, Native, UnknownError, lower
 from feedline._pace import Learned
 from feedline._place import Place, Progress, encode, generator_of, load_sampler, set_generator
 from feedline._report import Report
+from feedline._text import TextBatches, TextIter, text_of
 from feedline._trace import Traced, TraceFile
 
 T_co = TypeVar("T_co", covariant=True)
@@ -53,6 +54,10 @@ class TracedGatherIter(Traced, GatherIter):
     """With a timeline."""
 
 
+class TracedTextIter(Traced, TextIter):
+    """With a timeline."""
+
+
 def _check(name: str, value: str, allowed: tuple[str, ...]) -> str:
     if value not in allowed:
         choices = ", ".join(repr(choice) for choice in allowed)
@@ -72,9 +77,9 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         rng: ``"sample"``: ``random``, ``numpy.random`` and ``torch`` are seeded for every sample by
             (seed, epoch, index), so that augmentations do not depend on the number of workers;
             ``"torch"``: torch's random streams, one for each worker.
-        native: ``"auto"``: a dataset whose steps are all known (`feedline.ImageFolder`, or torchvision's with
-            transforms as they come) is loaded without Python, by threads; ``"off"``; ``"require"`` raises an error
-            that says what is not known.
+        native: ``"auto"``: a dataset whose steps are all known (`feedline.ImageFolder`, `feedline.Text`, or
+            torchvision's with transforms as they come) is loaded without Python, by threads; ``"off"``;
+            ``"require"`` raises an error that says what is not known.
         on_error: what becomes of a sample that cannot be loaded: ``"raise"`` its error in place of its batch,
             ``"skip"`` it, or ``"replace"`` it by another one of the same batch. `failures` lists them.
         device: where batches arrive, copied beside the training step.
@@ -122,6 +127,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         self.on_error = _check("on_error", on_error, ("raise", "skip", "replace"))
         self.native = _check("native", native, ("auto", "off", "require"))
         self._lowered: Lowered | None = None
+        self._texts: TextBatches | None = None
         self._chosen: tuple[str, str] | None = None
         self.device = None if device is None else torch.device(device)
         self.trace = None if trace is None else os.fspath(trace)
@@ -137,6 +143,10 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         self._left_to_python = ""
         self._progress: Progress | None = None
         self._report = Report("not made yet", "iteration has not begun")
+        if collate_fn is None and (batch_size is not None or batch_sampler is not None):
+            # Texts differ in length: they know how they are made equally long.
+            text = text_of(dataset)
+            collate_fn = None if text is None else text.collate
         super().__init__(
             dataset,
             batch_size,
@@ -185,7 +195,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
 
     def _native(self) -> Native | None:
         """The dataset as it can be loaded without Python, if it can."""
-        if self.native == "off":
+        if self.native == "off" or text_of(self.dataset) is not None:
             return None
         try:
             lowered = lower(self.dataset, self._lowered, self._asks_for_python())
@@ -212,6 +222,27 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             return "there is a worker_init_fn, which may change the dataset"
         return ""
 
+    def _text(self) -> TextBatches | None:
+        """The batches of a dataset of texts, if they can be made without Python."""
+        text = text_of(self.dataset)
+        if text is None or self.native == "off":
+            return None
+        why = ""
+        if not self._auto_collation or self.collate_fn != text.collate:
+            why = "samples are not collated" if not self._auto_collation else "there is a collate_fn"
+        elif self.worker_init_fn is not None:
+            why = "there is a worker_init_fn, which may change the dataset"
+        elif self.timeout > 0:
+            why = "there is a timeout, which only workers that can be left behind keep"
+        if why and self.native == "require":
+            raise ValueError(f"native='require', but {why}")
+        self._left_to_python = why
+        if why:
+            return None
+        if self._texts is None or not self._texts.is_of(self.dataset):
+            self._texts = TextBatches(self.dataset)
+        return self._texts
+
     def _gather(self) -> Gather | None:
         """How to gather batches from memory, if the dataset is there and nothing but its numbers matters."""
         plain = (
@@ -234,6 +265,8 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             if not self.prefetch_factor:
                 return super()._get_iterator()  # torch refuses that
             self.check_worker_number_rationality()
+        if (texts := self._text()) is not None:
+            return TracedTextIter(self, texts) if self.trace else TextIter(self, texts)
         if (gather := self._gather()) is not None and self.native != "require":
             return TracedGatherIter(self, gather) if self.trace else GatherIter(self, gather)
         if (
@@ -319,7 +352,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         """What is copied or pickled: all but memory and processes."""
         state = dict(self.__dict__)
         state.update(_shared=None, _stack=None, _arrival=None, _traced=None, _learned=Learned())
-        state.update(_iterator=None, _progress=None, _lowered=None)
+        state.update(_iterator=None, _progress=None, _lowered=None, _texts=None)
         state["_failures"] = list(self._failures)
         state["_report"] = Report("not made yet", "iteration has not begun")
         return state

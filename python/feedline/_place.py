@@ -206,6 +206,7 @@ class Placed:
         self._base_seed = self._progress.seed
         loaded = place is not None and load_sampler(loader, place)
         if place is None or not place.under_way:
+            self._progress.sampler = self._sampler_state()
             return None
         if loaded:
             self._sampler_iter = iter(self._index_sampler)

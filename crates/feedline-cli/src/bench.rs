@@ -273,7 +273,7 @@ impl Settings {
             if name == "delay" {
                 grid.contestants.push("engine".to_owned());
             }
-            if ["images", "cells"].contains(&name) {
+            if ["images", "cells", "text"].contains(&name) {
                 grid.contestants.push("native".to_owned());
             }
         }

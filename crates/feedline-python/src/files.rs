@@ -1,6 +1,6 @@
 //! Images and tensors in files, made into rows without Python.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{io, path::PathBuf, sync::Arc};
 
 use feedline::{
     cells::{Cells, CellsError, Steps},
@@ -24,7 +24,14 @@ use pyo3::{
 /// The classes of a folder, its files, and the class of each.
 #[pyfunction]
 pub(crate) fn list_folder(py: Python<'_>, root: PathBuf) -> PyResult<(Vec<String>, Vec<PathBuf>, Vec<u32>)> {
-    let listed = py.detach(|| Folder::list(&root));
+    listing(py, py.detach(|| Folder::list(&root)))
+}
+
+/// What was listed, or the error that Python has for it.
+pub(crate) fn listing(
+    py: Python<'_>,
+    listed: Result<Folder, FolderError>,
+) -> PyResult<(Vec<String>, Vec<PathBuf>, Vec<u32>)> {
     let Folder { classes, paths, labels } = listed.map_err(|error| match error {
         FolderError::Unreadable { error, path } => {
             let text = format!("{} cannot be listed: {error}", path.display());
@@ -211,15 +218,17 @@ fn cell_steps(given: &[Bound<'_, PyTuple>]) -> PyResult<Steps> {
 fn to_python(error: FileError) -> PyErr {
     match error {
         FileError::NoSuch(..) => PyIndexError::new_err(error.to_string()),
-        FileError::Unreadable { path, error } => {
-            // With its number, Python knows which kind of OSError it is.
-            let text = error.to_string();
-            match error.raw_os_error() {
-                Some(number) => PyOSError::new_err((number, text, path)),
-                None => PyOSError::new_err(format!("{}: {text}", path.display())),
-            }
-        }
+        FileError::Unreadable { path, error } => unreadable(path, &error),
         FileError::Unfit { .. } => PyValueError::new_err(error.to_string()),
+    }
+}
+
+pub(crate) fn unreadable(path: PathBuf, error: &io::Error) -> PyErr {
+    // With its number, Python knows which kind of OSError it is.
+    let text = error.to_string();
+    match error.raw_os_error() {
+        Some(number) => PyOSError::new_err((number, text, path)),
+        None => PyOSError::new_err(format!("{}: {text}", path.display())),
     }
 }
 

@@ -7,6 +7,7 @@
 //! | `seat.rs` | a worker's side: claim, fill, done |
 //! | `columns.rs` | samples of a known structure, written as rows of columns |
 //! | `files.rs` | images and tensors in files, made into rows without Python |
+//! | `text.rs` | texts, made into batches without Python |
 //! | `parcel.rs` | any other batch: a pickle with its arrays beside it |
 //! | `shared_cache.rs` | what a dataset keeps for all workers |
 //! | `watch.rs` | a worker does not outlive the process that started it |
@@ -18,17 +19,27 @@ mod memory;
 mod parcel;
 mod seat;
 mod shared_cache;
+mod text;
 mod watch;
 
 use std::ffi::OsString;
 
-use feedline_core::{Key, Purpose};
+use feedline_core::{Key, Purpose, Sampler as _, Shuffle};
 use pyo3::prelude::*;
 
 /// The seed of a sample's random numbers.
 #[pyfunction]
 fn sample_seed(seed: u64, epoch: u64, index: u64) -> u64 {
     Key::new(seed, epoch, Purpose::Sample).draw(index)
+}
+
+/// The order of an epoch: the numbers below `len`, shuffled by (seed, epoch).
+#[pyfunction]
+fn shuffled(py: Python<'_>, len: usize, seed: u64, epoch: u64) -> Vec<usize> {
+    py.detach(|| {
+        let order = Shuffle(len).arrange(seed, epoch);
+        (0..len).map(|position| order(position)).collect()
+    })
 }
 
 /// Runs the `feedline` command and returns its exit code. `itself` is how to start it again.
@@ -49,6 +60,8 @@ mod _engine {
         sample_seed,
         seat::{Claim, Seat},
         shared_cache::{Kept, SharedCache, Turn},
+        shuffled,
+        text::{TextCrew, TextRows, Texts, list_texts},
         watch::exit_with,
     };
 }

@@ -11,6 +11,9 @@ use crate::Paths;
 /// The endings of files that are images.
 pub const IMAGES: [&str; 9] = ["jpg", "jpeg", "png", "ppm", "bmp", "pgm", "tif", "tiff", "webp"];
 
+/// The endings of files that are texts.
+pub const TEXTS: [&str; 1] = ["txt"];
+
 /// Folders in folders, no more than this: a link may lead back to where it is.
 const DEEPEST: usize = 32;
 
@@ -31,10 +34,14 @@ pub enum FolderError {
     )]
     NoClasses(PathBuf),
     /// Classes have no files.
-    #[error("{path} has no image for {}: they should end in .{}", names.join(", "), IMAGES.join(", ."))]
+    #[error("{path} has no {what} for {}: they should end in .{}", names.join(", "), endings.join(", ."))]
     Empty {
         /// The folder.
         path: PathBuf,
+        /// What was looked for.
+        what: &'static str,
+        /// How its name should end.
+        endings: &'static [&'static str],
         /// Its classes without files.
         names: Vec<String>,
     },
@@ -55,8 +62,21 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Lists a folder.
+    /// Lists a folder of images.
     pub fn list(root: &Path) -> Result<Self, FolderError> {
+        Self::list_files(root, "image", &IMAGES)
+    }
+
+    /// Lists a folder of texts.
+    pub fn list_texts(root: &Path) -> Result<Self, FolderError> {
+        Self::list_files(root, "text", &TEXTS)
+    }
+
+    fn list_files(
+        root: &Path,
+        what: &'static str,
+        endings: &'static [&'static str],
+    ) -> Result<Self, FolderError> {
         let mut classes: Vec<OsString> =
             entries(root)?.into_iter().filter(|(_, is_dir)| *is_dir).map(|(name, _)| name).collect();
         classes.sort();
@@ -66,7 +86,7 @@ impl Folder {
         let (mut list, mut empty) = (Self::default(), Vec::new());
         for (label, class) in classes.iter().enumerate() {
             let before = list.paths.len();
-            list.add(&root.join(class))?;
+            list.add(&root.join(class), endings)?;
             list.labels.resize(list.paths.len(), label as u32);
             list.classes.push(class.to_string_lossy().into_owned());
             if list.paths.len() == before {
@@ -74,13 +94,13 @@ impl Folder {
             }
         }
         if !empty.is_empty() {
-            return Err(FolderError::Empty { path: root.into(), names: empty });
+            return Err(FolderError::Empty { path: root.into(), what, endings, names: empty });
         }
         Ok(list)
     }
 
-    /// All images of a class, folder by folder.
-    fn add(&mut self, class: &Path) -> Result<(), FolderError> {
+    /// All files of a class, folder by folder.
+    fn add(&mut self, class: &Path, endings: &[&str]) -> Result<(), FolderError> {
         let mut folders = vec![(class.to_path_buf(), 0)];
         let mut found: Vec<(PathBuf, Vec<OsString>)> = Vec::new();
         while let Some((folder, depth)) = folders.pop() {
@@ -91,7 +111,7 @@ impl Folder {
             for (name, is_dir) in entries(&folder)? {
                 if is_dir {
                     folders.push((folder.join(name), depth + 1));
-                } else if is_image(Path::new(&name)) {
+                } else if ends_in(Path::new(&name), endings) {
                     files.push(name);
                 }
             }
@@ -122,9 +142,9 @@ fn entries(folder: &Path) -> Result<Vec<(OsString, bool)>, FolderError> {
     Ok(names)
 }
 
-fn is_image(name: &Path) -> bool {
+fn ends_in(name: &Path, endings: &[&str]) -> bool {
     let ending = name.extension().map(|ending| ending.to_string_lossy().to_lowercase());
-    ending.is_some_and(|ending| IMAGES.contains(&ending.as_str()))
+    ending.is_some_and(|ending| endings.contains(&ending.as_str()))
 }
 
 #[cfg(test)]
@@ -148,6 +168,10 @@ mod tests {
         assert_eq!(names, ["a/9.webp", "a/z/1.jpg", "a/z-/0.jpg", "b/10.png", "b/2.JPG"].map(Path::new));
         assert_eq!(folder.classes, ["a", "b"]);
         assert_eq!(folder.labels, [0, 0, 0, 1, 1]);
+        let error = Folder::list_texts(root.path()).unwrap_err().to_string();
+        assert!(error.contains("no text for b: they should end in .txt"), "{error}");
+        write(root.path(), "b/1.txt");
+        assert_eq!(Folder::list_texts(root.path()).unwrap().labels, [0, 1]);
     }
 
     #[test]

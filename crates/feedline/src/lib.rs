@@ -34,6 +34,8 @@
 //! - **Bounded**: in batches and bytes; memory is reused, never while a batch is held.
 //! - **Images, cells and tensors** from files, without a line of decoding: `images`, `cells` and `tensors`, with the feature
 //!   `images` (it builds libjpeg-turbo, for which cmake and nasm are needed).
+//! - **Texts** from JSON lines, CSV, files or memory, tokenised and padded: `text`, with the feature `text`; `tokenizers`
+//!   adds the tokenizers of Hugging Face.
 //!
 //! [`Spec`] (asked) becomes [`Loader`] (checked) becomes [`Epoch`] (running).
 
@@ -54,6 +56,8 @@ mod spec;
 mod stream;
 #[cfg(feature = "images")]
 pub mod tensors;
+#[cfg(feature = "text")]
+pub mod text;
 
 pub use dataset::{BatchDataset, Dataset, Rows, Stream};
 pub use feedline_core::{

@@ -1,18 +1,20 @@
-"""Feedline without Python: images, cells and tensors are made into rows in Rust, by threads."""
+"""Feedline without Python: images, cells, tensors and texts are made into batches in Rust, by threads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from feedline.bench.contestants.torch import options
 from feedline.bench.request import BadRequestError, Request
 from feedline.bench.studies import Prepared
 from feedline.bench.studies.images import MEAN, STD
+from feedline.bench.studies.text import LONGEST, NUMBERS
 
 LABEL = "feedline, native"
 PACKAGES = ["feedline", "torch"]
-STUDIES = ["images", "cells"]
+STUDIES = ["images", "cells", "text"]
 WORKERS = "threads"
 
 
@@ -24,7 +26,9 @@ def open(prepared: Prepared, request: Request) -> Callable[[], Iterable[Any]]:
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    dataset = cells(prepared) if request.study == "cells" else files(prepared)
+    dataset = {"cells": cells, "text": texts}.get(request.study, files)(prepared)
+    # Batches are put together in Rust as well.
+    prepared = replace(prepared, collate=None)
 
     def batches() -> Iterable[Any]:
         loader: Iterable[Any] = DataLoader(dataset, native="require", **options(prepared, request))
@@ -61,3 +65,23 @@ def signed(loader: Iterable[Any]) -> Iterator[Any]:
 
     for images, labels in loader:
         yield images.view(torch.int16) if images.dtype is torch.uint16 else images, labels
+
+
+def texts(prepared: Prepared) -> Any:
+    """Reviews, by the study's tokenizer."""
+    from torch.utils.data import Subset
+
+    from feedline import Text
+
+    if prepared.variant == "files":
+        return Text.files(prepared.paths, prepared.labels).tokenize(NUMBERS).truncate(LONGEST)
+    count = len(prepared.dataset)
+    reviews = getattr(prepared.dataset, "dataset", prepared.dataset)
+    text: Any
+    if prepared.variant == "tokens":
+        text = Text.tokens(reviews.texts, reviews.labels)
+    else:
+        # From the file, line by line, where others have the texts in memory.
+        text = Text.jsonl(prepared.source).tokenize(NUMBERS).truncate(LONGEST)
+    # As many as the study asks for, over and over.
+    return text if count == len(text) else Subset(text, [index % len(text) for index in range(count)])

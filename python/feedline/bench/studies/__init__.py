@@ -27,6 +27,8 @@ class Prepared:
     load: Callable[[Any], Any] | None = None
     #: Samples are random, so that batches agree in their shapes only.
     random: bool = False
+    #: The one file that all samples come from, if there is one.
+    source: str = ""
 
 
 class Repeated:

@@ -64,8 +64,10 @@ def prepare(request: Request, told: Told) -> Prepared:
         paths, labels = files_of(folder, (".txt",))
         paths, labels = cycled(paths, request), cycled(labels, request)
         return Prepared(Files(paths, labels, tokens_of_file), variant, padded, paths, labels)
-    texts, labels = _read(folder / "reviews.jsonl" if folder.is_dir() else folder)
-    return Prepared(sized(Reviews(texts, labels, variant == "tokens"), request), variant, padded)
+    path = folder / "reviews.jsonl" if folder.is_dir() else folder
+    texts, labels = _read(path)
+    dataset = sized(Reviews(texts, labels, variant == "tokens"), request)
+    return Prepared(dataset, variant, padded, source=str(path))
 
 
 def _read(path: Path) -> tuple[list[str], list[int]]:
