@@ -32,8 +32,9 @@
 //! - **Resume anywhere**: a [`State`] is a line of JSON, taken after any batch.
 //! - **Failures are values**: raise, skip or replace, with a [`Manifest`].
 //! - **Bounded**: in batches and bytes; memory is reused, never while a batch is held.
-//! - **Images and tensors** from files, without a line of decoding: `images` and `tensors`, with the feature `images` (it
-//!   builds libjpeg-turbo, for which cmake and nasm are needed).
+//! - **Images, tensors and volumes** from files, without a line of decoding: `images`, `tensors` and `volumes`, with the
+//!   feature `images` (it builds libjpeg-turbo, for which cmake and nasm are needed).
+//! - **Groups** that many samples share are loaded once: [`Groups`].
 //!
 //! [`Spec`] (asked) becomes [`Loader`] (checked) becomes [`Epoch`] (running).
 
@@ -43,6 +44,7 @@ mod dataset;
 #[cfg(feature = "images")]
 pub mod files;
 mod gather;
+mod groups;
 #[cfg(feature = "images")]
 pub mod images;
 mod loader;
@@ -52,6 +54,8 @@ mod spec;
 mod stream;
 #[cfg(feature = "images")]
 pub mod tensors;
+#[cfg(feature = "images")]
+pub mod volumes;
 
 pub use dataset::{BatchDataset, Dataset, Rows, Stream};
 pub use feedline_core::{
@@ -60,6 +64,7 @@ pub use feedline_core::{
     SampleRng, Sampler, Sequential, Shard, ShardError, Shuffle, State, StateError, Subset, Uneven,
     WeightError, Weighted, What, WithReplacement, WorkerGauge, bf16, f16,
 };
+pub use groups::{GroupCounts, Groups};
 pub use loader::{Epoch, Loader};
 pub use sample::{Part, Sample};
 pub use spec::{Spec, SpecError};
