@@ -77,21 +77,7 @@ impl FileRows {
     /// The type of its numbers.
     #[getter]
     fn dtype(&self) -> &'static str {
-        match self.0.dtype() {
-            DType::Bool => "bool",
-            DType::U8 => "uint8",
-            DType::U16 => "uint16",
-            DType::U32 => "uint32",
-            DType::U64 => "uint64",
-            DType::I8 => "int8",
-            DType::I16 => "int16",
-            DType::I32 => "int32",
-            DType::I64 => "int64",
-            DType::F16 => "float16",
-            DType::Bf16 => "bfloat16",
-            DType::F32 => "float32",
-            DType::F64 => "float64",
-        }
+        numpy_name(self.0.dtype())
     }
 
     /// Whether it differs from epoch to epoch.
@@ -125,6 +111,25 @@ impl FileRows {
     }
 }
 
+/// A type by numpy's name.
+pub(crate) fn numpy_name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::Bool => "bool",
+        DType::U8 => "uint8",
+        DType::U16 => "uint16",
+        DType::U32 => "uint32",
+        DType::U64 => "uint64",
+        DType::I8 => "int8",
+        DType::I16 => "int16",
+        DType::I32 => "int32",
+        DType::I64 => "int64",
+        DType::F16 => "float16",
+        DType::Bf16 => "bfloat16",
+        DType::F32 => "float32",
+        DType::F64 => "float64",
+    }
+}
+
 fn check(paths: &[PathBuf], labels: &[i64]) -> PyResult<()> {
     if labels.is_empty() || labels.len() == paths.len() {
         return Ok(());
@@ -132,7 +137,7 @@ fn check(paths: &[PathBuf], labels: &[i64]) -> PyResult<()> {
     Err(PyValueError::new_err(format!("there are {} labels for {} files", labels.len(), paths.len())))
 }
 
-fn to_python(error: FileError) -> PyErr {
+pub(crate) fn to_python(error: FileError) -> PyErr {
     match error {
         FileError::NoSuch(..) => PyIndexError::new_err(error.to_string()),
         FileError::Unreadable { path, error } => {

@@ -8,6 +8,7 @@
 //! | `columns.rs` | samples of a known structure, written as rows of columns |
 //! | `files.rs` | images and tensors in files, made into rows without Python |
 //! | `parcel.rs` | any other batch: a pickle with its arrays beside it |
+//! | `volumes.rs` | volumes of medicine in files |
 //! | `watch.rs` | a worker does not outlive the process that started it |
 
 mod board;
@@ -16,6 +17,7 @@ mod files;
 mod memory;
 mod parcel;
 mod seat;
+mod volumes;
 mod watch;
 
 use std::ffi::OsString;
@@ -46,6 +48,7 @@ mod _engine {
         memory::{Commons, Hold},
         sample_seed,
         seat::{Claim, Seat},
+        volumes::{Volume, read_volume},
         watch::exit_with,
     };
 }
