@@ -105,13 +105,18 @@ def test_every_name_of_a_type_is_known(tmp_path, name, endian):
 @pytest.mark.parametrize("detached", [False, True])
 @pytest.mark.parametrize("endian", ENDIANS)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("encoding", ["raw", "gzip", "gz", "bzip2", "bz2", "ascii", "text", "txt", "ASCII"])
+@pytest.mark.parametrize("encoding", ["raw", "gzip", "bzip2", "ascii"])
 def test_nrrd_is_read_as_pynrrd_does(tmp_path, encoding, kind, endian, detached):
     for shape in SHAPES:
         array = numbers(kind, shape)
         path = tmp_path / ("a.nhdr" if detached else "a.nrrd")
         write_nrrd(path, array, encoding, endian, detached="a.data" if detached else None)
         assert_same(assert_as_pynrrd(path).array, array)
+
+
+@pytest.mark.parametrize("encoding", ["gz", "bz2", "text", "txt", "ASCII"])
+def test_every_name_of_an_encoding_is_known(tmp_path, encoding):
+    assert_as_pynrrd(write_nrrd(tmp_path / "a.nrrd", numbers("i4", (3, 4)), encoding))
 
 
 @pytest.mark.parametrize("endian", ENDIANS)
@@ -276,8 +281,8 @@ def test_what_nibabel_writes_is_read(tmp_path):
             found = assert_as_nibabel(tmp_path / name)
             assert found.spacing == (1.5, 1.5, 4.0)
             header = nibabel.load(tmp_path / name).header
-            for field in ("scl_slope", "scl_inter", "datatype", "sform_code", "qoffset_x"):
-                assert float(found.header[field]) == pytest.approx(float(header[field]), rel=1e-7)
+            for field in ("datatype", "sform_code", "qoffset_x"):
+                assert float(found.header[field]) == float(header[field])
             for field in ("dim", "pixdim", "srow_z"):
                 assert found.header[field].split() == [
                     str(float(n)).removesuffix(".0") for n in header[field]
@@ -324,8 +329,8 @@ def bad(folder: Path) -> dict[str, tuple[Path, str]]:
         header = f"NRRD0004\ntype: uchar\ndimension: {dimension}\nsizes: {sizes}\nencoding: {encoding}\n\n"
         return text(name, header.encode() + data)
 
-    def little(name: str, *arguments: object, **more: object) -> Path:
-        return write_nrrd(folder / f"{name}.nrrd", LITTLE, *arguments, **more)
+    def little(title: str, *arguments: object, **more: object) -> Path:
+        return write_nrrd(folder / f"{title}.nrrd", LITTLE, *arguments, **more)
 
     def nifti(name: str, array: np.ndarray = LITTLE, **more: object) -> Path:
         return write_nifti(folder / name, array, **more)

@@ -199,7 +199,113 @@ fn spacing(format: &'static str, axis: usize, value: f64) -> Result<Option<f64>,
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
+    use proptest::prelude::*;
+
     use super::*;
+
+    const TYPES: [(&str, DType); 10] = [
+        ("int8", DType::I8),
+        ("uint8", DType::U8),
+        ("int16", DType::I16),
+        ("uint16", DType::U16),
+        ("int32", DType::I32),
+        ("uint32", DType::U32),
+        ("int64", DType::I64),
+        ("uint64", DType::U64),
+        ("float", DType::F32),
+        ("double", DType::F64),
+    ];
+
+    /// Bytes of numbers, as they are in a file of this encoding.
+    fn encoded(encoding: &str, bytes: &[u8]) -> Vec<u8> {
+        match encoding {
+            "gzip" => {
+                let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+                packed.write_all(bytes).unwrap();
+                packed.finish().unwrap()
+            }
+            "bzip2" => {
+                let mut packed = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+                packed.write_all(bytes).unwrap();
+                packed.finish().unwrap()
+            }
+            "hex" => bytes.iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect(),
+            _ => bytes.to_vec(),
+        }
+    }
+
+    fn read(file: &[u8], scratch: &mut Scratch) -> Result<Vec<u8>, VolumeError> {
+        let header = Header::read(file)?;
+        header.check(file)?;
+        let mut row = vec![0; header.bytes()];
+        header.read_into(file, scratch, &mut row)?;
+        Ok(row)
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_written_is_read(
+            shape in proptest::collection::vec(1usize..7, 1..5),
+            (name, dtype) in proptest::sample::select(TYPES.to_vec()),
+            encoding in proptest::sample::select(vec!["raw", "gzip", "bzip2", "hex"]),
+            big in any::<bool>(),
+            skipped in proptest::option::of(proptest::collection::vec(any::<u8>(), 1..20)),
+            seed in any::<u64>(),
+        ) {
+            let count = shape.iter().product::<usize>() * dtype.size();
+            let numbers: Vec<u8> = (0..count as u64).map(|at| (seed.rotate_left(at as u32) >> 3) as u8).collect();
+            let mut stored = numbers.clone();
+            if big != cfg!(target_endian = "big") {
+                stored.chunks_exact_mut(dtype.size()).for_each(<[u8]>::reverse);
+            }
+            // Digits of bytes that are skipped would be digits that are not.
+            let skipped = skipped.filter(|_| encoding != "hex").unwrap_or_default();
+            let sizes: Vec<String> = shape.iter().map(usize::to_string).collect();
+            let header = format!(
+                "NRRD0004\ntype: {name}\ndimension: {}\nsizes: {}\nendian: {}\nencoding: {encoding}\nbyte skip: {}\n\n",
+                shape.len(), sizes.join(" "), if big { "big" } else { "little" }, skipped.len(),
+            );
+            let data = encoded(encoding, &[skipped, stored].concat());
+            let file = [header.as_bytes(), &data].concat();
+            let mut scratch = Scratch::default();
+            prop_assert_eq!(&read(&file, &mut scratch).unwrap(), &numbers);
+            let found = Header::read(file.as_slice()).unwrap();
+            prop_assert_eq!((found.dtype, found.shape), (dtype, shape));
+            // Whatever is cut off, it is an error, and the scratch is good for the next.
+            let end = header.len() + seed as usize % data.len();
+            prop_assert!(read(&file[..end], &mut scratch).is_err());
+            prop_assert_eq!(&read(&file, &mut scratch).unwrap(), &numbers);
+        }
+
+        #[test]
+        fn any_change_of_a_header_is_an_error_or_a_volume_that_is_there(
+            at in 0usize..80,
+            to in any::<u8>(),
+            nifti in any::<bool>(),
+        ) {
+            let mut file = if nifti {
+                let mut file = vec![0; 352 + 24];
+                for (at, value) in [(0, 348i16), (40, 3), (42, 2), (44, 3), (46, 4), (70, 2), (72, 8)] {
+                    file[at..at + 2].copy_from_slice(&value.to_le_bytes());
+                }
+                for (at, value) in [(80, 1f32), (84, 1.0), (88, 1.0), (108, 352.0)] {
+                    file[at..at + 4].copy_from_slice(&value.to_le_bytes());
+                }
+                file[344..347].copy_from_slice(b"n+1");
+                file
+            } else {
+                let header = "NRRD0004\ntype: uint8\ndimension: 3\nsizes: 2 3 4\nencoding: raw\nspacings: 1 1 1\n\n";
+                [header.as_bytes(), &[7; 24]].concat()
+            };
+            prop_assert_eq!(read(&file, &mut Scratch::default()).unwrap().len(), 24);
+            file[at] = to;
+            if let Ok(row) = read(&file, &mut Scratch::default()) {
+                prop_assert!(row.len() <= file.len());
+            }
+        }
+    }
 
     #[test]
     fn what_is_no_volume_is_refused() {

@@ -3,8 +3,10 @@
 //! A whole gzip stream goes to libdeflate, which is the fastest there is but must have all of it, and room for all that
 //! comes out. What does not fit that (several members behind each other, something to be left out, bzip2) is streamed.
 
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 
+use bzip2::bufread::BzDecoder;
+use flate2::bufread::GzDecoder;
 use libdeflater::{DecompressionError, Decompressor};
 
 use super::VolumeError;
@@ -30,6 +32,14 @@ impl Packing {
         }
     }
 
+    /// What a member begins with.
+    fn magic(self) -> u8 {
+        match self {
+            Self::Gzip => 0x1f,
+            Self::Bzip2 => b'B',
+        }
+    }
+
     /// How many bytes can come out of one.
     pub(super) fn most_ratio(self) -> u64 {
         match self {
@@ -50,7 +60,7 @@ pub struct Scratch {
     packed: Vec<u8>,
     unpacked: Vec<u8>,
     pub(super) plain: Vec<u8>,
-    inflater: Option<Decompressor>,
+    inflater: Decompressor,
 }
 
 impl std::fmt::Debug for Scratch {
@@ -80,7 +90,7 @@ impl Scratch {
             return stream(packing, file, begin, skip, exact, row);
         }
         let packed = load(&mut self.packed, file, begin)?;
-        let inflater = self.inflater.get_or_insert_default();
+        let inflater = &mut self.inflater;
         let done = if skip == 0 {
             inflater.gzip_decompress(packed, row).map(|count| count == row.len())
         } else {
@@ -136,11 +146,62 @@ impl<F: ReadAt + ?Sized> Read for Rest<'_, F> {
     }
 }
 
-fn unpacking<'a>(packing: Packing, file: &'a (impl ReadAt + ?Sized), begin: u64) -> Box<dyn Read + 'a> {
-    let rest = BufReader::with_capacity(1 << 16, Rest { file, at: begin });
-    match packing {
-        Packing::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(rest)),
-        Packing::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(rest)),
+/// What comes out of all members of a stream. What follows the last is nobody's, as it is in Python.
+struct Members<'a, F: ?Sized> {
+    packing: Packing,
+    /// None at the end.
+    member: Option<Member<BufReader<Rest<'a, F>>>>,
+}
+
+enum Member<R> {
+    Gzip(GzDecoder<R>),
+    Bzip2(BzDecoder<R>),
+}
+
+impl<R: BufRead> Member<R> {
+    fn new(packing: Packing, rest: R) -> Self {
+        match packing {
+            Packing::Gzip => Self::Gzip(GzDecoder::new(rest)),
+            Packing::Bzip2 => Self::Bzip2(BzDecoder::new(rest)),
+        }
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Gzip(member) => member.read(buffer),
+            Self::Bzip2(member) => member.read(buffer),
+        }
+    }
+
+    fn into_rest(self) -> R {
+        match self {
+            Self::Gzip(member) => member.into_inner(),
+            Self::Bzip2(member) => member.into_inner(),
+        }
+    }
+}
+
+impl<'a, F: ReadAt + ?Sized> Members<'a, F> {
+    fn new(packing: Packing, file: &'a F, begin: u64) -> Self {
+        let rest = BufReader::with_capacity(1 << 16, Rest { file, at: begin });
+        Self { packing, member: Some(Member::new(packing, rest)) }
+    }
+}
+
+impl<F: ReadAt + ?Sized> Read for Members<'_, F> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.member {
+            let count = member.read(buffer)?;
+            if count > 0 || buffer.is_empty() {
+                return Ok(count);
+            }
+            // It has ended, and its checksum was right.
+            let Some(mut rest) = self.member.take().map(Member::into_rest) else { break };
+            if rest.fill_buf()?.first() == Some(&self.packing.magic()) {
+                self.member = Some(Member::new(self.packing, rest));
+            }
+        }
+        Ok(0)
     }
 }
 
@@ -150,7 +211,7 @@ pub(super) fn head<'a>(
     file: &(impl ReadAt + ?Sized),
     head: &'a mut [u8],
 ) -> Result<&'a [u8], VolumeError> {
-    let mut stream = unpacking(packing, file, 0);
+    let mut stream = Members::new(packing, file, 0);
     let mut filled = 0;
     while filled < head.len() {
         match stream.read(&mut head[filled..]) {
@@ -169,7 +230,7 @@ pub(super) fn count(
     begin: u64,
     most: u64,
 ) -> Result<u64, VolumeError> {
-    let mut stream = unpacking(packing, file, begin).take(most);
+    let mut stream = Members::new(packing, file, begin).take(most);
     io::copy(&mut stream, &mut io::sink()).map_err(|error| damaged(packing, &error.to_string()))
 }
 
@@ -182,7 +243,7 @@ pub(super) fn stream(
     exact: bool,
     row: &mut [u8],
 ) -> Result<(), VolumeError> {
-    let mut stream = unpacking(packing, file, begin);
+    let mut stream = Members::new(packing, file, begin);
     let failed = |error: io::Error| damaged(packing, &error.to_string());
     io::copy(&mut stream.by_ref().take(skip), &mut io::sink()).map_err(failed)?;
     let mut filled = 0;
@@ -195,8 +256,7 @@ pub(super) fn stream(
             count => filled += count,
         }
     }
-    // What follows and cannot be unpacked is not a part of it.
-    if exact && stream.read(&mut [0]).is_ok_and(|count| count > 0) {
+    if exact && stream.read(&mut [0]).map_err(failed)? > 0 {
         return Err(VolumeError::Long(row.len() as u64));
     }
     Ok(())
