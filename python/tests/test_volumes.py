@@ -348,7 +348,11 @@ def bad(folder: Path) -> dict[str, tuple[Path, str]]:
         "10^12 voxels, raw": (claim("u.nrrd", "raw", huge, data), "more than 17179869184 bytes"),
         "10^10 voxels, raw": (claim("v.nrrd", "raw", large, data), "but there are 24"),
         "10^10 voxels, gzip": (claim("w.nrrd", "gzip", large, data), "at most 24768 in the 24 bytes of gzip"),
-        "10^9 voxels, bzip2": (claim("x.nrrd", "bzip2", "10000 100000", zeros), "at most 1000000 in the"),
+        "10^9 voxels, bzip2": (
+            claim("x.nrrd", "bzip2", "10000 100000", zeros),
+            "bytes of bzip2 that the file",
+        ),
+        "10^8 voxels, bzip2": (claim("x8.nrrd", "bzip2", "10000 10000", zeros), "at most 1000000 in the"),
         "10^10 voxels, text": (claim("y.nrrd", "text", large, b"1 2 3"), "at most 3"),
         "a bomb": (bomb, "1024 bytes of numbers, but there are more"),
         "a bomb of bzip2": (bomb2, "1024 bytes of numbers, but there are more"),

@@ -87,13 +87,10 @@ impl<K: Eq + Hash + Clone, V> Groups<K, V> {
     /// While it loads, `load` should not ask for groups: for its own it would wait forever.
     pub fn get<E>(&self, key: K, size: u64, load: impl FnOnce() -> Result<V, E>) -> Result<Arc<V>, E> {
         let mut state = self.lock();
-        let found = loop {
-            match state.look(&key) {
-                Some(Some(value)) => break Some(value),
-                Some(None) => state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner),
-                None => break None,
-            }
-        };
+        while let Some(Place::Loading) = state.places.get(&key) {
+            state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let found = state.look(&key);
         let wanted = if found.is_some() { 0 } else { size };
         let dropped = state.let_go(|bytes| bytes.saturating_add(wanted) <= self.most_bytes);
         if found.is_none() {
@@ -127,17 +124,13 @@ impl<K: Eq + Hash + Clone, V> Groups<K, V> {
 }
 
 impl<K: Eq + Hash + Clone, V> State<K, V> {
-    /// A group that is there, or `None` in place of one that is being loaded.
-    fn look(&mut self, key: &K) -> Option<Option<Arc<V>>> {
-        match self.places.get_mut(key)? {
-            Place::Loading => Some(None),
-            Place::Kept { value, asked, .. } => {
-                self.clock += 1;
-                *asked = self.clock;
-                self.counts.hits += 1;
-                Some(Some(Arc::clone(value)))
-            }
-        }
+    /// A group that is there.
+    fn look(&mut self, key: &K) -> Option<Arc<V>> {
+        let Some(Place::Kept { value, asked, .. }) = self.places.get_mut(key) else { return None };
+        self.clock += 1;
+        *asked = self.clock;
+        self.counts.hits += 1;
+        Some(Arc::clone(value))
     }
 
     /// Announces a load.
@@ -222,7 +215,8 @@ impl<K, V> std::fmt::Debug for Groups<K, V> {
     }
 }
 
-#[cfg(all(test, not(shuttle)))]
+#[cfg(test)]
+#[cfg(not(shuttle))]
 mod tests {
     use std::{
         panic::{AssertUnwindSafe, catch_unwind},

@@ -99,13 +99,12 @@ fn named(path: &Path, name: &str, allow_outside: bool) -> Result<PathBuf, FileEr
 fn beside(path: &Path) -> Result<PathBuf, FileError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let (stem, packed) = name.strip_suffix(".gz").map_or((&*name, ""), |stem| (stem, ".gz"));
-    match stem.strip_suffix(".hdr") {
-        Some(stem) => Ok(path.with_file_name(format!("{stem}.img{packed}"))),
-        None => {
-            let text = "its numbers are in another file, of which the name is not known: this one should end with .hdr";
-            Err(unfit(path, VolumeError::Unfit(text.into())))
-        }
-    }
+    let Some(stem) = stem.strip_suffix(".hdr") else {
+        let text =
+            "its numbers are in another file, of which the name is not known: this one should end with .hdr";
+        return Err(unfit(path, VolumeError::Unfit(text.into())));
+    };
+    Ok(path.with_file_name(format!("{stem}.img{packed}")))
 }
 
 #[cfg(test)]

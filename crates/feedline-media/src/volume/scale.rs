@@ -26,7 +26,9 @@ pub(super) fn in_place(values: &mut [f64], scaling: Option<(f64, f64)>) {
         return;
     }
     let scale = scaled(scaling);
-    values.iter_mut().for_each(|value| *value = scale(*value));
+    for value in values {
+        *value = scale(*value);
+    }
 }
 
 fn convert<const N: usize>(

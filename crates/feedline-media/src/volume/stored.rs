@@ -55,21 +55,7 @@ impl Stored {
             if most < bytes { Err(VolumeError::Short { expected: bytes, found }) } else { Ok(()) }
         };
         match self.encoding {
-            Encoding::Raw => {
-                let there = match self.skip {
-                    Skip::Bytes(skip) => length.saturating_sub(skip),
-                    Skip::AllBut => length,
-                };
-                if there < bytes {
-                    return Err(VolumeError::Short { expected: bytes, found: format!("are {there}") });
-                }
-                let spare = if self.skip == Skip::AllBut { 0 } else { there - bytes };
-                // Less than a number is the end of a line, or some padding.
-                if self.exact && spare >= dtype.size() as u64 {
-                    return Err(VolumeError::Long(bytes));
-                }
-                Ok(())
-            }
+            Encoding::Raw => self.check_raw(length, bytes, dtype),
             Encoding::Packed(packing) => {
                 // What is skipped needs room as well.
                 let skip = if let Skip::Bytes(skip) = self.skip { skip } else { 0 };
@@ -85,6 +71,16 @@ impl Stored {
             Encoding::Text => short((length / 2 + length % 2).saturating_mul(dtype.size() as u64), "text"),
             Encoding::Hex => short(length / 2, "text"),
         }
+    }
+
+    fn check_raw(&self, length: u64, bytes: u64, dtype: DType) -> Result<(), VolumeError> {
+        let there = if let Skip::Bytes(skip) = self.skip { length.saturating_sub(skip) } else { length };
+        if there < bytes {
+            return Err(VolumeError::Short { expected: bytes, found: format!("are {there}") });
+        }
+        // Less than a number is the end of a line, or some padding.
+        let is_long = self.skip != Skip::AllBut && there - bytes >= dtype.size() as u64;
+        if self.exact && is_long { Err(VolumeError::Long(bytes)) } else { Ok(()) }
     }
 
     /// Reads the numbers; [`Stored::check`] came before.
@@ -104,12 +100,9 @@ impl Stored {
             }
             (Encoding::Packed(packing), Skip::AllBut) => {
                 let there = unpack::count(packing, file, begin, u64::MAX)?;
-                let Some(skip) = there.checked_sub(row.len() as u64) else {
-                    return Err(VolumeError::Short {
-                        expected: row.len() as u64,
-                        found: format!("are {there}"),
-                    });
-                };
+                let expected = row.len() as u64;
+                let short = || VolumeError::Short { expected, found: format!("are {there}") };
+                let skip = there.checked_sub(expected).ok_or_else(short)?;
                 unpack::stream(packing, file, begin, skip, true, row)?;
             }
             (Encoding::Text, skip) => text::numbers(scratch.load(file, after(begin, skip)?)?, dtype, row)?,

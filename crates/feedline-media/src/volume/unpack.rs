@@ -105,10 +105,11 @@ impl Scratch {
         };
         match done {
             Ok(true) => Ok(()),
-            // One member was shorter: there may be another behind it.
-            Ok(false) => stream(packing, packed, 0, skip, exact, row),
             Err(DecompressionError::InsufficientSpace) if exact => Err(VolumeError::Long(row.len() as u64)),
-            Err(DecompressionError::InsufficientSpace) => stream(packing, packed, 0, skip, exact, row),
+            // There is more, which nobody needs; or one member was shorter, and there may be another behind it.
+            Ok(false) | Err(DecompressionError::InsufficientSpace) => {
+                stream(packing, packed, 0, skip, exact, row)
+            }
             Err(DecompressionError::BadData) => Err(damaged(packing, "it is cut off, or was changed")),
         }
     }
@@ -154,14 +155,14 @@ struct Members<'a, F: ?Sized> {
 }
 
 enum Member<R> {
-    Gzip(GzDecoder<R>),
+    Gzip(Box<GzDecoder<R>>),
     Bzip2(BzDecoder<R>),
 }
 
 impl<R: BufRead> Member<R> {
     fn new(packing: Packing, rest: R) -> Self {
         match packing {
-            Packing::Gzip => Self::Gzip(GzDecoder::new(rest)),
+            Packing::Gzip => Self::Gzip(Box::new(GzDecoder::new(rest))),
             Packing::Bzip2 => Self::Bzip2(BzDecoder::new(rest)),
         }
     }
