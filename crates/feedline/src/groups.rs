@@ -90,19 +90,18 @@ impl<K: Eq + Hash + Clone, V> Groups<K, V> {
         while let Some(Place::Loading) = state.places.get(&key) {
             state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        let found = state.look(&key);
-        let wanted = if found.is_some() { 0 } else { size };
-        let dropped = state.let_go(|bytes| bytes.saturating_add(wanted) <= self.most_bytes);
-        if found.is_none() {
-            state.begin(key.clone(), size);
-        }
-        drop(state);
-        // Memory goes back without the lock.
-        drop(dropped);
-        if let Some(value) = found {
+        if let Some(value) = state.look(&key) {
+            let dropped = state.let_go(|bytes| bytes <= self.most_bytes);
+            // Memory goes back without the lock.
+            drop(state);
+            drop(dropped);
             return Ok(value);
         }
+        let dropped = state.let_go(|bytes| bytes.saturating_add(size) <= self.most_bytes);
+        state.begin(key.clone(), size);
         let loading = Loading { groups: self, key: Some(key), size };
+        drop(state);
+        drop(dropped);
         Ok(loading.end(Arc::new(load()?)))
     }
 
@@ -135,10 +134,10 @@ impl<K: Eq + Hash + Clone, V> State<K, V> {
 
     /// Announces a load.
     fn begin(&mut self, key: K, size: u64) {
-        self.places.insert(key, Place::Loading);
         let counts = &mut self.counts;
         counts.bytes += size;
         counts.most_bytes = counts.most_bytes.max(counts.bytes);
+        self.places.insert(key, Place::Loading);
     }
 
     /// Gives back groups that nobody holds, the longest not asked for first, until the bytes are few enough.
