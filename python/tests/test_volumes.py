@@ -442,7 +442,7 @@ def test_numbers_outside_are_read_if_that_is_allowed(tmp_path):
 def test_files_that_are_not_there(tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError, match=r"none\.nrrd"):
         volumes.read(tmp_path / "none.nrrd")
-    with pytest.raises(IsADirectoryError):
+    with pytest.raises(OSError, match="is a directory"):
         volumes.read(tmp_path)
     path = write_nrrd(tmp_path / "a.nhdr", LITTLE, detached="a.raw")
     (tmp_path / "a.raw").rename(tmp_path / "b.raw")
