@@ -76,9 +76,9 @@ package: .venv/feedline-installed
 
 # Under this cfg the engine's locks and threads are shuttle's, so it builds into a directory of its own.
 .PHONY: test-shuttle
-test-shuttle: setup ## Try the interleavings of the engine's threads with shuttle
+test-shuttle: setup ## Try the interleavings of the engine's and the groups' threads with shuttle
 	echo "==> shuttle"
-	RUSTFLAGS="--cfg shuttle" cargo test --quiet --release -p feedline-core --test shuttle \
+	RUSTFLAGS="--cfg shuttle" cargo test --quiet --release -p feedline-core -p feedline --test shuttle \
 	  --target-dir target/shuttle
 
 .PHONY: test-loom
@@ -145,7 +145,7 @@ rivals: ## Install the loaders that are compared with, into .venv
 .PHONY: fuzz
 fuzz: ## A minute of random bytes for every parser (SECONDS_EACH=600 for longer)
 	tools/setup system fuzz
-	for target in image tensor text tiff; do
+	for target in image nifti nrrd tensor text tiff; do
 	  echo "==> $$target"
 	  RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$(CURDIR)/target/fuzz cargo fuzz run $$target \
 	    -- -max_total_time=$(or $(SECONDS_EACH),60) -rss_limit_mb=4096 -timeout=20 -verbosity=0 -print_final_stats=1

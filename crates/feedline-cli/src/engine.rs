@@ -4,7 +4,9 @@ use std::{path::PathBuf, time::Duration};
 
 use anyhow::ensure;
 use clap::{Args, Subcommand};
-use feedline_bench::engine::{delay::Delay, files::Files, overhead::Overhead, straggler::Straggler};
+use feedline_bench::engine::{
+    delay::Delay, files::Files, overhead::Overhead, straggler::Straggler, volumes::Volumes,
+};
 
 use crate::show;
 
@@ -79,6 +81,17 @@ enum Study {
         #[arg(long, default_value_t = Straggler::default().samples)]
         samples: usize,
     },
+    /// Packed volumes from a folder: how near is it to what inflating alone takes?
+    Volumes {
+        /// The folder.
+        root: PathBuf,
+        /// The numbers of threads.
+        #[arg(long, value_delimiter = ',', default_values_t = Volumes::default().workers)]
+        workers: Vec<usize>,
+        /// How often each volume is read.
+        #[arg(long, default_value_t = Volumes::default().passes)]
+        passes: usize,
+    },
 }
 
 impl Engine {
@@ -113,6 +126,11 @@ fn measure(study: Study, repeats: Option<usize>) -> anyhow::Result<feedline_benc
             ensure!(workers > 0, "--workers must be at least 1");
             let repeats = repeats.unwrap_or(1);
             Straggler { workers, samples, repeats, ..Straggler::default() }.run(&mut progress)
+        }
+        Study::Volumes { root, workers, passes } => {
+            ensure!(passes > 0, "--passes must be at least 1");
+            let repeats = repeats.unwrap_or(Volumes::default().repeats);
+            Volumes { root, passes, workers, repeats }.run(&mut progress)
         }
     };
     Ok(report?)

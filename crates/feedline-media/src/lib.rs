@@ -19,6 +19,7 @@
 //! | [`tensor`] | arrays in files, found and read |
 //! | [`tiff`] | TIFF: any number of channels, of numbers of many types, to planes |
 //! | [`stack`] | planes of such numbers to rows: another size, floats, means and deviations |
+//! | [`volume`] | volumes of medicine: NRRD, NIfTI |
 
 pub mod canvas;
 pub mod codec;
@@ -30,6 +31,7 @@ pub mod stack;
 pub mod tensor;
 pub mod tiff;
 pub mod transform;
+pub mod volume;
 
 pub use canvas::Scratch;
 pub use pipeline::{Arrangement, MeanStd, Numbers, Pipeline};

@@ -93,21 +93,7 @@ impl FileRows {
     /// The type of its numbers.
     #[getter]
     fn dtype(&self) -> &'static str {
-        match self.0.dtype() {
-            DType::Bool => "bool",
-            DType::U8 => "uint8",
-            DType::U16 => "uint16",
-            DType::U32 => "uint32",
-            DType::U64 => "uint64",
-            DType::I8 => "int8",
-            DType::I16 => "int16",
-            DType::I32 => "int32",
-            DType::I64 => "int64",
-            DType::F16 => "float16",
-            DType::Bf16 => "bfloat16",
-            DType::F32 => "float32",
-            DType::F64 => "float64",
-        }
+        numpy_name(self.0.dtype())
     }
 
     /// Whether it differs from epoch to epoch.
@@ -138,6 +124,25 @@ impl FileRows {
         });
         made.map_err(to_python)?;
         Ok(PyByteArray::new(py, &bytemuck::cast_slice(&row)[..bytes]))
+    }
+}
+
+/// A type by numpy's name.
+pub(crate) fn numpy_name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::Bool => "bool",
+        DType::U8 => "uint8",
+        DType::U16 => "uint16",
+        DType::U32 => "uint32",
+        DType::U64 => "uint64",
+        DType::I8 => "int8",
+        DType::I16 => "int16",
+        DType::I32 => "int32",
+        DType::I64 => "int64",
+        DType::F16 => "float16",
+        DType::Bf16 => "bfloat16",
+        DType::F32 => "float32",
+        DType::F64 => "float64",
     }
 }
 
@@ -215,7 +220,7 @@ fn cell_steps(given: &[Bound<'_, PyTuple>]) -> PyResult<Steps> {
     Ok(steps)
 }
 
-fn to_python(error: FileError) -> PyErr {
+pub(crate) fn to_python(error: FileError) -> PyErr {
     match error {
         FileError::NoSuch(..) => PyIndexError::new_err(error.to_string()),
         FileError::Unreadable { path, error } => unreadable(path, &error),

@@ -10,6 +10,7 @@
 //! | `text.rs` | texts, made into batches without Python |
 //! | `parcel.rs` | any other batch: a pickle with its arrays beside it |
 //! | `shared_cache.rs` | what a dataset keeps for all workers |
+//! | `volumes.rs` | volumes of medicine in files |
 //! | `watch.rs` | a worker does not outlive the process that started it |
 
 mod board;
@@ -20,6 +21,7 @@ mod parcel;
 mod seat;
 mod shared_cache;
 mod text;
+mod volumes;
 mod watch;
 
 use std::ffi::OsString;
@@ -62,6 +64,7 @@ mod _engine {
         shared_cache::{Kept, SharedCache, Turn},
         shuffled,
         text::{TextCrew, TextRows, Texts, list_texts},
+        volumes::{Volume, read_volume},
         watch::exit_with,
     };
 }

@@ -32,10 +32,11 @@
 //! - **Resume anywhere**: a [`State`] is a line of JSON, taken after any batch.
 //! - **Failures are values**: raise, skip or replace, with a [`Manifest`].
 //! - **Bounded**: in batches and bytes; memory is reused, never while a batch is held.
-//! - **Images, cells and tensors** from files, without a line of decoding: `images`, `cells` and `tensors`, with the feature
-//!   `images` (it builds libjpeg-turbo, for which cmake and nasm are needed).
+//! - **Images, cells, tensors and volumes** from files, without a line of decoding: `images`, `cells`, `tensors` and
+//!   `volumes`, with the feature `images` (it builds libjpeg-turbo, for which cmake and nasm are needed).
 //! - **Texts** from JSON lines, CSV, files or memory, tokenised and padded: `text`, with the feature `text`; `tokenizers`
 //!   adds the tokenizers of Hugging Face.
+//! - **Groups** that many samples share are loaded once: [`Groups`].
 //!
 //! [`Spec`] (asked) becomes [`Loader`] (checked) becomes [`Epoch`] (running).
 
@@ -47,6 +48,7 @@ mod dataset;
 #[cfg(feature = "images")]
 pub mod files;
 mod gather;
+mod groups;
 #[cfg(feature = "images")]
 pub mod images;
 mod loader;
@@ -58,6 +60,8 @@ mod stream;
 pub mod tensors;
 #[cfg(feature = "text")]
 pub mod text;
+#[cfg(feature = "images")]
+pub mod volumes;
 
 pub use dataset::{BatchDataset, Dataset, Rows, Stream};
 pub use feedline_core::{
@@ -66,6 +70,7 @@ pub use feedline_core::{
     SampleRng, Sampler, Sequential, Shard, ShardError, Shuffle, State, StateError, Subset, Uneven,
     WeightError, Weighted, What, WithReplacement, WorkerGauge, bf16, f16,
 };
+pub use groups::{GroupCounts, Groups};
 pub use loader::{Epoch, Loader};
 pub use sample::{Part, Sample};
 pub use spec::{Spec, SpecError};

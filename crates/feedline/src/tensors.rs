@@ -29,7 +29,8 @@ pub struct Tensors {
 }
 
 /// An open file.
-struct Opened(File, u64);
+#[derive(Debug)]
+pub(crate) struct Opened(File, u64);
 
 impl ReadAt for Opened {
     fn len(&self) -> u64 {
@@ -41,7 +42,7 @@ impl ReadAt for Opened {
     }
 }
 
-fn open(path: &Path) -> Result<Opened, FileError> {
+pub(crate) fn open(path: &Path) -> Result<Opened, FileError> {
     let opened = File::open(path).and_then(|file| {
         let metadata = file.metadata()?;
         if metadata.is_dir() {

@@ -6,12 +6,14 @@
 //! | [`files`] | images and tensors: how near is it to what decoding or reading alone takes? |
 //! | [`overhead`] | what does the loader itself cost when samples cost nothing? |
 //! | [`straggler`] | what does one slow sample cost the others? |
+//! | [`volumes`] | packed volumes: how near is it to what inflating alone takes? |
 
 pub mod delay;
 pub mod files;
 mod measure;
 pub mod overhead;
 pub mod straggler;
+pub mod volumes;
 
 pub use measure::{Measured, measure};
 
