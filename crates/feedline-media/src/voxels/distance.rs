@@ -9,7 +9,9 @@
 //!
 //! Along the first axis two sweeps count the steps to the nearest voxel outside. Whether there is one depends on the
 //! column alone; those without are left out from there on, and so are lines along the second axis without any. Where
-//! few voxels are outside, as in maps around a drawn line, little is left to be looked at.
+//! few voxels are outside, as in maps around a drawn line, little is left to be looked at. If they lie in one slice, as
+//! drawn lines do, the squares of all slices beside it differ by a constant, and the same parabolas are the lowest: they
+//! are found once.
 //!
 //! Sums are made of the same numbers in the same order as scipy makes them, so results are the same to the bit where
 //! the nearest voxel is the same one; of two that are equally near, rounding may decide otherwise.
@@ -37,9 +39,12 @@ pub struct Distance {
 /// What a thread needs.
 #[derive(Clone, Debug, Default)]
 struct Worker {
-    envelope: Envelope,
+    /// Along the second axis.
+    line: Envelope,
+    /// Along the third: of each row, if all planes share them; else there is one.
+    rows: Vec<Envelope>,
     /// The squares of a plane, line after line along its first axis.
-    lines: Vec<f64>,
+    squares: Vec<f64>,
     row: Vec<f64>,
 }
 
@@ -69,6 +74,7 @@ impl Distance {
         let planes = share(extents[0], threads);
         let pieces = steps.chunks(planes * columns).zip(out.chunks_mut(planes * plane)).collect();
         each(pieces, &mut self.workers, |_, (steps, out): (&[u32], &mut [T]), worker| {
+            worker.begin(outside, axes);
             for (steps, out) in steps.chunks_exact(columns).zip(out.chunks_exact_mut(plane)) {
                 worker.plane(steps, outside, axes, out);
             }
@@ -87,6 +93,10 @@ struct Outside {
     /// Where each group of them is along the third, and where it ends.
     lines: Vec<u32>,
     ends: Vec<usize>,
+    /// Whether all voxels outside lie in one slice across the first axis.
+    in_one_plane: bool,
+    /// If they lie in one slice across the second axis, which.
+    in_one_row: Option<usize>,
 }
 
 impl Outside {
@@ -94,9 +104,16 @@ impl Outside {
         let [_, height, width] = mask.extents();
         self.any.clear();
         self.any.resize(mask.plane(), 0);
+        let mut planes = 0;
         for plane in mask.values().chunks_exact(mask.plane()) {
-            self.any.iter_mut().zip(plane).for_each(|(any, value)| *any |= u8::from(*value == 0));
+            let mut least = u8::MAX;
+            for (any, value) in self.any.iter_mut().zip(plane) {
+                *any |= u8::from(*value == 0);
+                least = least.min(*value);
+            }
+            planes += usize::from(least == 0);
         }
+        self.in_one_plane = planes == 1;
         self.columns.clear();
         self.places.clear();
         self.lines.clear();
@@ -112,6 +129,9 @@ impl Outside {
                 self.ends.push(self.columns.len());
             }
         }
+        let first = self.places.first().copied();
+        self.in_one_row =
+            first.filter(|row| self.places.iter().all(|place| place == row)).map(|row| row as usize);
     }
 
     /// Each line along the second axis that has columns: the columns, as a range.
@@ -122,16 +142,18 @@ impl Outside {
 
 /// How many steps it is to the nearest voxel outside, in some columns of all planes.
 fn count_steps(mask: Voxels<'_, u8>, columns: &[usize], mut band: Vec<&mut [u32]>) {
-    let planes = mask.values().chunks_exact(mask.plane());
-    // From the near end: further than any could be, until the first is found.
-    let far = u32::MAX / 2;
-    let mut before: Option<&[u32]> = None;
-    for (plane, steps) in planes.zip(&mut band) {
-        for (at, (steps, column)) in steps.iter_mut().zip(columns).enumerate() {
-            let further = before.map_or(far, |before| before[at] + 1);
-            *steps = if plane[*column] == 0 { 0 } else { further };
+    /// Further than any could be, with room for as many steps again.
+    const FAR: u32 = u32::MAX / 2;
+    band[0].fill(FAR);
+    for (at, plane) in mask.values().chunks_exact(mask.plane()).enumerate() {
+        let (before, here) = band.split_at_mut(at);
+        // In the first plane, what stands there is as far as what would be before it.
+        if let Some(before) = before.last() {
+            here[0].copy_from_slice(before);
         }
-        before = Some(steps);
+        for (steps, column) in here[0].iter_mut().zip(columns) {
+            *steps = if plane[*column] == 0 { 0 } else { *steps + 1 };
+        }
     }
     for at in (1..band.len()).rev() {
         let (nearer, further) = band.split_at_mut(at);
@@ -142,26 +164,62 @@ fn count_steps(mask: Voxels<'_, u8>, columns: &[usize], mut band: Vec<&mut [u32]
 }
 
 impl Worker {
+    /// Before its first plane.
+    fn begin(&mut self, outside: &Outside, axes: &[Axis; 3]) {
+        let [_, second, third] = axes;
+        let count = if outside.in_one_plane && outside.in_one_row.is_none() { second.extent() } else { 1 };
+        self.rows.resize_with(count, Envelope::default);
+        if outside.in_one_plane {
+            // In that plane itself, where there is no constant to round differences away.
+            self.lines(|_| 0.0, outside, second);
+            for y in 0..count {
+                self.build(outside.in_one_row.unwrap_or(y), y, outside, third, stride(second));
+            }
+        }
+    }
+
     /// One plane, from its steps.
     fn plane<T: Float>(&mut self, steps: &[u32], outside: &Outside, axes: &[Axis; 3], out: &mut [T]) {
         let [first, second, third] = axes;
-        let (height, width) = (second.extent(), third.extent());
-        // An odd number of cache lines apart, so that a column of the plane does not fall into one place of the cache.
-        let stride = (height.div_ceil(8) | 1) * 8;
-        let lines = room(&mut self.lines, stride * outside.lines.len());
-        for (columns, line) in outside.ranges().zip(lines.chunks_exact_mut(stride)) {
-            let heights = steps[columns.clone()].iter().map(|steps| first.square(*steps as usize));
-            self.envelope.build(second, outside.places[columns].iter().copied().zip(heights));
-            self.envelope.write(second, &mut line[..height]);
+        let stride = stride(second);
+        self.lines(|column| first.square(steps[column] as usize), outside, second);
+        if let (false, Some(y)) = (outside.in_one_plane, outside.in_one_row) {
+            self.build(y, 0, outside, third, stride);
         }
-        let row = room(&mut self.row, width);
-        for (y, out) in out.chunks_exact_mut(width).enumerate() {
-            let heights = lines[y..].iter().step_by(stride).copied();
-            self.envelope.build(third, outside.lines.iter().copied().zip(heights));
-            self.envelope.write(third, row);
+        for (y, out) in out.chunks_exact_mut(third.extent()).enumerate() {
+            if !outside.in_one_plane && outside.in_one_row.is_none() {
+                self.build(y, 0, outside, third, stride);
+            }
+            let row = room(&mut self.row, third.extent());
+            let squares = &self.squares[y..];
+            self.rows[y % self.rows.len()].write(third, |line| squares[line * stride], row);
             out.iter_mut().zip(row.iter()).for_each(|(out, square)| *out = T::rounded(square.sqrt()));
         }
     }
+
+    /// The squares of a plane along its first axis, from those of its columns.
+    fn lines(&mut self, height: impl Fn(usize) -> f64, outside: &Outside, second: &Axis) {
+        let stride = stride(second);
+        let lines = room(&mut self.squares, stride * outside.lines.len());
+        for (columns, line) in outside.ranges().zip(lines.chunks_exact_mut(stride)) {
+            let begin = columns.start;
+            let places = outside.places[columns.clone()].iter().copied();
+            self.line.build(second, places.zip(columns.map(&height)));
+            self.line.write(second, |column| height(begin + column), &mut line[..second.extent()]);
+        }
+    }
+
+    /// The parabolas of a row.
+    fn build(&mut self, y: usize, slot: usize, outside: &Outside, third: &Axis, stride: usize) {
+        let heights = self.squares[y..].iter().step_by(stride).copied();
+        self.rows[slot].build(third, outside.lines.iter().copied().zip(heights));
+    }
+}
+
+/// From one line of a plane to the next: an odd number of cache lines, so that a row, which crosses them all, does not
+/// fall into one place of the cache.
+fn stride(second: &Axis) -> usize {
+    (second.extent().div_ceil(8) | 1) * 8
 }
 
 #[cfg(test)]

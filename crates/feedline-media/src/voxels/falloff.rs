@@ -1,7 +1,7 @@
 //! A map that is 1 where the distance is 0, and falls like a bell: `exp(-0.5 (distance / sigma)²)`.
 //!
-//! The exponential is computed here, in f32 and without a branch, so that a loop over a line has several at once. It is
-//! within 2e-7 of the exact value everywhere.
+//! The exponential is computed here, in f32 and without a branch, so that a loop has several at once. It is within 2e-7
+//! of the exact value everywhere.
 
 use super::number::Number;
 
@@ -10,16 +10,42 @@ use super::number::Number;
 /// # Panics
 /// If there are not as many numbers for the result as distances.
 pub fn write<T: Number>(distances: &[T], sigma: f64, out: &mut [f32]) {
+    // What stays in the nearest cache between the two loops.
+    const STRETCH: usize = 4096;
     assert_eq!(out.len(), distances.len(), "a result has as many voxels");
-    let inverse = 1.0 / sigma;
-    for (out, distance) in out.iter_mut().zip(distances) {
-        let relative = (distance.wide() * inverse) as f32;
-        *out = exponential(-0.5 * relative * relative);
+    // Nothing is infinitely many times as far, so that 0 stays 0.
+    let inverse = ((1.0 / sigma) as f32).min(f32::MAX);
+    for (out, distances) in out.chunks_mut(STRETCH).zip(distances.chunks(STRETCH)) {
+        out.iter_mut().zip(distances).for_each(|(out, distance)| *out = distance.narrow());
+        bells(out, inverse);
+    }
+}
+
+/// Each number to its falloff.
+fn bells(values: &mut [f32], inverse: f32) {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        #[target_feature(enable = "avx2")]
+        fn wide(values: &mut [f32], inverse: f32) {
+            bells_by(values, inverse);
+        }
+        // SAFETY: the machine has it.
+        return unsafe { wide(values, inverse) };
+    }
+    bells_by(values, inverse);
+}
+
+#[expect(clippy::inline_always, reason = "it is compiled for what its caller may use")]
+#[inline(always)]
+fn bells_by(values: &mut [f32], inverse: f32) {
+    for value in values {
+        let relative = *value * inverse;
+        *value = exponential(-0.5 * relative * relative);
     }
 }
 
 /// `e` to the power of a number that is not above 0.
-#[inline]
+#[inline(always)]
 fn exponential(power: f32) -> f32 {
     // Below that, nothing is left of it in f32.
     const LEAST: f32 = -87.0;
@@ -56,8 +82,10 @@ mod tests {
     #[test]
     fn it_falls_with_the_distance() {
         let mut out = [0.0; 4];
-        write(&[0.0f64, 2.0, 4.0, f64::INFINITY], 2.0, &mut out);
+        write(&[0.0f64, 2.0, 4.0, 1e300], 2.0, &mut out);
         let expected = [1.0, (-0.5f32).exp(), (-2.0f32).exp(), 0.0];
         assert!(out.iter().zip(expected).all(|(found, wanted)| (found - wanted).abs() < 2e-7), "{out:?}");
+        write(&[0.0f32, 1e-30, 1.0, f32::INFINITY], 1e-300, &mut out);
+        assert_eq!(out, [1.0, 0.0, 0.0, 0.0]);
     }
 }

@@ -3,8 +3,8 @@
 //! As in scipy, sums are made in f64, from the far ends of the bell to its middle, and rounded to the type of the
 //! volume after each axis: results differ from scipy's by what the weights may differ in their last bit.
 //!
-//! A plane (along the first axis, the plane that the first and the last span) is copied before it is written, in
-//! columns of a few neighbours, so that all that a column needs lies together in the nearest cache.
+//! Lines are blurred sixteen at a time, side by side: copied as f64 into the nearest cache, summed there, and written
+//! back.
 
 use super::{
     bands::{bands, each, share},
@@ -43,9 +43,9 @@ impl Edge {
     }
 }
 
-/// Neighbours that are summed side by side.
-const BLOCK: usize = 16;
-type Block = [f64; BLOCK];
+/// Lines that are blurred side by side, and a voxel of each.
+const LINES: usize = 16;
+type Side = [f64; LINES];
 
 /// A blur of one strength. It keeps its memory.
 #[derive(Clone, Debug)]
@@ -59,9 +59,10 @@ pub struct Gaussian {
 /// What a thread needs.
 #[derive(Clone, Debug, Default)]
 struct Worker {
-    blocks: Vec<Block>,
+    /// Which voxel stands where, from before the begin of a line to behind its end.
     places: Vec<usize>,
-    line: Vec<f64>,
+    lines: Vec<Side>,
+    blurred: Vec<Side>,
 }
 
 impl Gaussian {
@@ -96,13 +97,17 @@ impl Gaussian {
         }
         let planes = out.chunks_mut(share(depth, threads) * plane).collect();
         each(planes, &mut self.workers, |_, planes: &mut [T], worker| {
-            worker.set(second, edge, height);
-            for plane in planes.chunks_exact_mut(plane).filter(|_| !second.is_empty()) {
-                worker.down(second, edge, plane.chunks_exact_mut(width));
+            if !second.is_empty() {
+                worker.set(second, edge, height);
+                for plane in planes.chunks_exact_mut(plane) {
+                    worker.down(second, edge, plane.chunks_exact_mut(width));
+                }
             }
-            worker.set(third, edge, width);
-            for row in planes.chunks_exact_mut(width).filter(|_| !third.is_empty()) {
-                worker.across(third, edge, row);
+            if !third.is_empty() {
+                worker.set(third, edge, width);
+                for rows in planes.chunks_mut(LINES * width) {
+                    worker.across(third, edge, width, rows);
+                }
             }
         });
     }
@@ -120,69 +125,80 @@ fn bell(sigma: f64, truncate: f64) -> Vec<f64> {
     (0..=reach).map(|x| at(x) / sum).collect()
 }
 
-/// The sums of some neighbours, of what lies to both sides at each distance.
-#[inline]
-fn weigh<'a>(bell: &[f64], middle: &Block, sides: impl Fn(usize) -> [&'a Block; 2]) -> Block {
-    let mut sums = middle.map(|value| value * bell[0]);
-    for (distance, weight) in bell.iter().enumerate().skip(1).rev() {
-        let [before, after] = sides(distance);
-        for ((sum, before), after) in sums.iter_mut().zip(before).zip(after) {
-            *sum += (before + after) * weight;
-        }
-    }
-    sums
-}
-
 impl Worker {
-    /// For lines of one length: what stands where, from before their begin to after their end.
+    /// For lines of one length.
     fn set(&mut self, bell: &[f64], edge: Edge, count: usize) {
-        let reach = bell.len().saturating_sub(1) as isize;
+        let reach = bell.len() as isize - 1;
         self.places.clear();
         // The constant stands behind the last.
         self.places.extend((-reach..count as isize + reach).map(|at| edge.at(at, count).unwrap_or(count)));
     }
 
-    /// Rows of one plane, from one to the other.
-    fn down<'a, T: Float>(
-        &mut self,
-        bell: &[f64],
-        edge: Edge,
-        rows: impl ExactSizeIterator<Item = &'a mut [T]>,
-    ) {
-        let (count, reach) = (rows.len(), bell.len() - 1);
+    /// Rows of one length, from one to the next.
+    fn down<'a, T: Float>(&mut self, bell: &[f64], edge: Edge, rows: impl Iterator<Item = &'a mut [T]>) {
         let mut rows: Vec<&mut [T]> = rows.collect();
-        let width = rows[0].len();
-        let column = room(&mut self.blocks, count + 1);
-        column[count] = [edge.outside(); BLOCK];
-        for begin in (0..width).step_by(BLOCK) {
-            let end = (begin + BLOCK).min(width);
-            for (row, block) in rows.iter().zip(column.iter_mut()) {
-                block.iter_mut().zip(&row[begin..end]).for_each(|(wide, value)| *wide = value.wide());
-            }
-            for (at, row) in rows.iter_mut().enumerate() {
-                let around = &self.places[at..=at + 2 * reach];
-                let sides =
-                    |distance: usize| [&column[around[reach - distance]], &column[around[reach + distance]]];
-                let sums = weigh(bell, &column[at], sides);
-                row[begin..end].iter_mut().zip(sums).for_each(|(out, sum)| *out = T::rounded(sum));
+        for begin in (0..rows[0].len()).step_by(LINES) {
+            let lines = begin..(begin + LINES).min(rows[0].len());
+            let blurred = self.blur(bell, edge, rows.len(), |at, side| {
+                side.iter_mut().zip(&rows[at][lines.clone()]).for_each(|(wide, value)| *wide = value.wide());
+            });
+            for (row, side) in rows.iter_mut().zip(blurred) {
+                row[lines.clone()].iter_mut().zip(side).for_each(|(out, sum)| *out = T::rounded(*sum));
             }
         }
     }
 
-    /// One row, along itself.
-    fn across<T: Float>(&mut self, bell: &[f64], edge: Edge, row: &mut [T]) {
-        let reach = bell.len() - 1;
-        let line = room(&mut self.line, row.len().next_multiple_of(BLOCK) + 2 * reach);
-        for (wide, place) in line.iter_mut().zip(&self.places) {
-            *wide = row.get(*place).map_or(edge.outside(), |value| value.wide());
+    /// Rows, each along itself.
+    fn across<T: Float>(&mut self, bell: &[f64], edge: Edge, width: usize, rows: &mut [T]) {
+        let blurred = self.blur(bell, edge, width, |at, side| {
+            let column = rows[at..].iter().step_by(width);
+            side.iter_mut().zip(column).for_each(|(wide, value)| *wide = value.wide());
+        });
+        for (row, line) in rows.chunks_exact_mut(width).zip(0..) {
+            row.iter_mut().zip(blurred).for_each(|(out, side): (_, &Side)| *out = T::rounded(side[line]));
         }
-        for (at, out) in row.chunks_mut(BLOCK).enumerate() {
-            let block =
-                |from: usize| line[at * BLOCK + from..].first_chunk::<BLOCK>().expect("the line is padded");
-            let sums =
-                weigh(bell, block(reach), |distance| [block(reach - distance), block(reach + distance)]);
-            out.iter_mut().zip(sums).for_each(|(out, sum)| *out = T::rounded(sum));
+    }
+
+    /// Lines side by side, of which `read` gives the voxels at each place.
+    fn blur(&mut self, bell: &[f64], edge: Edge, count: usize, read: impl Fn(usize, &mut Side)) -> &[Side] {
+        let lines = room(&mut self.lines, count + 1);
+        for (at, side) in lines[..count].iter_mut().enumerate() {
+            read(at, side);
         }
+        lines[count] = [edge.outside(); LINES];
+        let blurred = room(&mut self.blurred, count);
+        weigh(bell, &self.places, lines, blurred);
+        blurred
+    }
+}
+
+/// The sums at every place.
+fn weigh(bell: &[f64], places: &[usize], lines: &[Side], out: &mut [Side]) {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        #[target_feature(enable = "avx2")]
+        fn wide(bell: &[f64], places: &[usize], lines: &[Side], out: &mut [Side]) {
+            weigh_by(bell, places, lines, out);
+        }
+        // SAFETY: the machine has it.
+        return unsafe { wide(bell, places, lines, out) };
+    }
+    weigh_by(bell, places, lines, out);
+}
+
+#[expect(clippy::inline_always, reason = "it is compiled for what its caller may use")]
+#[inline(always)]
+fn weigh_by(bell: &[f64], places: &[usize], lines: &[Side], out: &mut [Side]) {
+    let reach = bell.len() - 1;
+    for (around, out) in places.windows(2 * reach + 1).zip(out) {
+        let mut sums = lines[around[reach]].map(|value| value * bell[0]);
+        for (distance, weight) in bell.iter().enumerate().skip(1).rev() {
+            let sides = lines[around[reach - distance]].iter().zip(&lines[around[reach + distance]]);
+            for (sum, (before, after)) in sums.iter_mut().zip(sides) {
+                *sum += (before + after) * weight;
+            }
+        }
+        *out = sums;
     }
 }
 

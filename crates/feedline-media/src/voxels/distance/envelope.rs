@@ -39,6 +39,8 @@ struct Lowest {
     begin: f64,
     height: f64,
     at: u32,
+    /// Which of the parabolas it is.
+    number: u32,
 }
 
 /// The lowest ones, from left to right.
@@ -48,45 +50,51 @@ pub(super) struct Envelope {
     count: usize,
 }
 
+/// Added and taken away again, it leaves no bits behind the point.
+const ROUND: f64 = 1.5 * (1u64 << 52) as f64;
+
 impl Envelope {
     /// Of parabolas that stand at places further and further along the axis.
     pub(super) fn build(&mut self, axis: &Axis, parabolas: impl Iterator<Item = (u32, f64)>) {
-        let last = (axis.extent - 1) as f64;
+        let extent = axis.extent as f64;
         if self.stack.len() < axis.extent {
             self.stack.resize(axis.extent, Lowest::default());
         }
         let stack = &mut self.stack[..axis.extent];
         let mut count = 0;
-        for (at, height) in parabolas {
+        for (number, (at, height)) in (0..).zip(parabolas) {
             let mut begin = 0.0;
             while count > 0 {
                 let under = stack[count - 1];
                 let middle = f64::from(at + under.at) * 0.5;
                 let cross = middle + (height - under.height) * axis.inverse[(at - under.at) as usize];
-                if cross >= under.begin {
-                    // Where both are the same, the former stays.
-                    begin = if cross < last { f64::from(cross as u32) + 1.0 } else { f64::INFINITY };
+                // The first whole place beyond. Where they cross at a whole one, it may be either's.
+                begin = (cross + 0.5 + ROUND) - ROUND;
+                if begin > under.begin {
                     break;
                 }
+                begin = 0.0;
                 count -= 1;
             }
-            if begin <= last {
-                stack[count] = Lowest { begin, height, at };
+            if begin < extent {
+                stack[count] = Lowest { begin, height, at, number };
                 count += 1;
             }
         }
         self.count = count;
     }
 
-    /// Their heights at every place.
-    pub(super) fn write(&self, axis: &Axis, out: &mut [f64]) {
+    /// How high the lowest is at every place. Parabolas may stand higher than when this was built, if all of them do by
+    /// as much.
+    pub(super) fn write(&self, axis: &Axis, height: impl Fn(usize) -> f64, out: &mut [f64]) {
         let stack = &self.stack[..self.count];
         for (at, lowest) in stack.iter().enumerate() {
             let begin = lowest.begin as usize;
             let end = stack.get(at + 1).map_or(axis.extent, |next| next.begin as usize);
             let squares = &axis.squares[axis.extent - 1 + begin - lowest.at as usize..];
+            let height = height(lowest.number as usize);
             for (out, square) in out[begin..end].iter_mut().zip(squares) {
-                *out = lowest.height + square;
+                *out = height + square;
             }
         }
     }
@@ -100,7 +108,7 @@ mod tests {
         let (mut axis, mut envelope, mut out) = (Axis::default(), Envelope::default(), vec![-1.0; extent]);
         axis.set(extent, 1.0);
         envelope.build(&axis, parabolas.iter().copied());
-        envelope.write(&axis, &mut out);
+        envelope.write(&axis, |number| parabolas[number].1, &mut out);
         out
     }
 
