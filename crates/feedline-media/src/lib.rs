@@ -20,6 +20,7 @@
 //! | [`tiff`] | TIFF: any number of channels, of numbers of many types, to planes |
 //! | [`stack`] | planes of such numbers to rows: another size, floats, means and deviations |
 //! | [`volume`] | volumes of medicine: NRRD, NIfTI |
+//! | [`voxels`] | what is done to volumes, as scipy does it |
 
 pub mod canvas;
 pub mod codec;
@@ -32,6 +33,7 @@ pub mod tensor;
 pub mod tiff;
 pub mod transform;
 pub mod volume;
+pub mod voxels;
 
 pub use canvas::Scratch;
 pub use pipeline::{Arrangement, MeanStd, Numbers, Pipeline};

@@ -11,6 +11,7 @@
 //! | `parcel.rs` | any other batch: a pickle with its arrays beside it |
 //! | `shared_cache.rs` | what a dataset keeps for all workers |
 //! | `volumes.rs` | volumes of medicine in files |
+//! | `voxels.rs` | operations on volumes, from array to array |
 //! | `watch.rs` | a worker does not outlive the process that started it |
 
 mod board;
@@ -22,6 +23,7 @@ mod seat;
 mod shared_cache;
 mod text;
 mod volumes;
+mod voxels;
 mod watch;
 
 use std::ffi::OsString;
@@ -65,6 +67,11 @@ mod _engine {
         shuffled,
         text::{TextCrew, TextRows, Texts, list_texts},
         volumes::{Volume, read_volume},
+        voxels::{
+            voxels_crop_pad, voxels_distance, voxels_extents, voxels_falloff, voxels_flip, voxels_gaussian,
+            voxels_label, voxels_linear, voxels_morphology, voxels_nearest, voxels_patch, voxels_slice,
+            voxels_window,
+        },
         watch::exit_with,
     };
 }
