@@ -841,7 +841,9 @@ LOADERS = [(kind, workers, batch) for kind in KINDS for workers in (0, 2, 4) for
 LOADERS += [("spawned", 2, 8), ("torch spawned", 2, 8)]
 
 
-@pytest.mark.filterwarnings("ignore:This DataLoader will create", "ignore:The given NumPy array is not writable")
+@pytest.mark.filterwarnings(
+    "ignore:This DataLoader will create", "ignore:The given NumPy array is not writable"
+)
 @pytest.mark.parametrize(("kind", "workers", "batch"), LOADERS)
 def test_under_a_loader_every_group_is_loaded_once(
     kind: str, workers: int, batch: int, tmp_path: Path
