@@ -17,6 +17,7 @@
 //! | [`normalise`] | to floats, planes instead of interleaved channels, in one pass |
 //! | [`pixels`] | a view of an image |
 //! | [`tensor`] | arrays in files, found and read |
+//! | [`voxels`] | what is done to volumes, as scipy does it |
 
 pub mod canvas;
 pub mod codec;
@@ -26,6 +27,7 @@ pub mod pixels;
 pub mod resample;
 pub mod tensor;
 pub mod transform;
+pub mod voxels;
 
 pub use canvas::Scratch;
 pub use pipeline::{Arrangement, MeanStd, Numbers, Pipeline};

@@ -60,6 +60,8 @@ pub use feedline_core::{
     SampleRng, Sampler, Sequential, Shard, ShardError, Shuffle, State, StateError, Subset, Uneven,
     WeightError, Weighted, What, WithReplacement, WorkerGauge, bf16, f16,
 };
+#[cfg(feature = "images")]
+pub use feedline_media::voxels;
 pub use loader::{Epoch, Loader};
 pub use sample::{Part, Sample};
 pub use spec::{Spec, SpecError};
