@@ -8,6 +8,7 @@
 //! | `columns.rs` | samples of a known structure, written as rows of columns |
 //! | `files.rs` | images and tensors in files, made into rows without Python |
 //! | `parcel.rs` | any other batch: a pickle with its arrays beside it |
+//! | `voxels.rs` | operations on volumes, from array to array |
 //! | `watch.rs` | a worker does not outlive the process that started it |
 
 mod board;
@@ -16,6 +17,7 @@ mod files;
 mod memory;
 mod parcel;
 mod seat;
+mod voxels;
 mod watch;
 
 use std::ffi::OsString;
@@ -46,6 +48,11 @@ mod _engine {
         memory::{Commons, Hold},
         sample_seed,
         seat::{Claim, Seat},
+        voxels::{
+            voxels_crop_pad, voxels_distance, voxels_extents, voxels_falloff, voxels_flip, voxels_gaussian,
+            voxels_label, voxels_linear, voxels_morphology, voxels_nearest, voxels_patch, voxels_slice,
+            voxels_window,
+        },
         watch::exit_with,
     };
 }
