@@ -105,8 +105,9 @@ def distance(
 ) -> Array:
     """How far it is from each voxel of a mask to the nearest one outside it; 0 outside.
 
-    The same as ``scipy.ndimage.distance_transform_edt(mask, sampling=spacing)``, to the bit unless two voxels are
-    equally near and rounding has to choose. If nothing is outside, all is infinitely far.
+    The same as ``scipy.ndimage.distance_transform_edt(mask, sampling=spacing)``, to the bit; but where two voxels
+    are equally near and the spacing is not exact in binary, the last two bits depend on which is taken. If nothing is
+    outside, all is infinitely far.
 
     Args:
         mask: what is not 0 is in it.
@@ -164,12 +165,12 @@ def gaussian(
         threads: how many threads share the work; the result is the same.
 
     >>> gaussian([[[0.0, 0.0, 1.0, 0.0, 0.0]]], sigma=(0, 0, 0.5)).round(3)
-    array([[[0.   , 0.107, 0.786, 0.107, 0.   ]]])
+    array([[[0.   , 0.106, 0.787, 0.106, 0.   ]]])
     """
     values = _floats(array)
     out = np.empty_like(values)
     sigmas = _three(sigma, "sigma")
-    _engine.voxels_gaussian(values, sigmas, truncate, mode, cval, _threads(threads), out)
+    _engine.voxels_gaussian(values, sigmas, truncate, (mode, cval), _threads(threads), out)
     return out
 
 
@@ -337,7 +338,7 @@ def patch(
     elif not 0 <= label <= 255:
         values, wanted = np.zeros(values.shape, np.uint8), 1
     extents = _extents(size, "size")
-    starts = _engine.voxels_patch(values, extents, wanted, probability, seed, epoch, index)
+    starts = _engine.voxels_patch(values, extents, wanted, probability, (seed, epoch, index))
     first, second, third = (
         slice(start, start + extent) for start, extent in zip(starts, extents, strict=True)
     )

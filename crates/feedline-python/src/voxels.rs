@@ -78,15 +78,14 @@ pub(crate) fn voxels_falloff(
     })
 }
 
-/// A blur.
+/// A blur. Beyond the ends lies what a mode and its constant say.
 #[pyfunction]
 pub(crate) fn voxels_gaussian(
     py: Python<'_>,
     array: &Bound<'_, PyAny>,
     sigma: [f64; 3],
     truncate: f64,
-    mode: &str,
-    cval: f64,
+    edge: (String, f64),
     threads: usize,
     out: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
@@ -100,7 +99,8 @@ pub(crate) fn voxels_gaussian(
         let array = volume(array)?;
         write(py, array, array.extents(), out, |out| gaussian.write(array, threads, out))
     }
-    let edge = match mode {
+    let (mode, cval) = edge;
+    let edge = match mode.as_str() {
         "reflect" => Edge::Reflect,
         "nearest" => Edge::Nearest,
         "constant" => Edge::Constant(cval),
@@ -280,7 +280,7 @@ pub(crate) fn voxels_label(
     typed!(array, u8 | u16 | u32 | u64, same(py, array, wanted.as_typed()?, &out))
 }
 
-/// Where a random patch begins.
+/// Where a random patch begins. Random numbers are those of (seed, epoch, sample).
 #[pyfunction]
 pub(crate) fn voxels_patch(
     py: Python<'_>,
@@ -288,11 +288,10 @@ pub(crate) fn voxels_patch(
     size: [usize; 3],
     label: u8,
     probability: f64,
-    seed: u64,
-    epoch: u64,
-    index: u64,
+    address: (u64, u64, u64),
 ) -> PyResult<(usize, usize, usize)> {
     let (labels, patch) = (volume(&labels)?, Patch::new(size, label, probability).map_err(refused)?);
+    let (seed, epoch, index) = address;
     let mut rng = Key::new(seed, epoch, Purpose::Sample).rng(index);
     let place = py.detach(|| patch.place(labels, &mut rng));
     Ok(place.map_err(|error| PyValueError::new_err(error.to_string()))?.into())

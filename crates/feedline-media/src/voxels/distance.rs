@@ -45,6 +45,8 @@ struct Worker {
     rows: Vec<Envelope>,
     /// The squares of a plane, line after line along its first axis.
     squares: Vec<f64>,
+    /// Of the parabolas of one line or row.
+    heights: Vec<f64>,
     row: Vec<f64>,
 }
 
@@ -172,8 +174,9 @@ impl Worker {
         if outside.in_one_plane {
             // In that plane itself, where there is no constant to round differences away.
             self.lines(|_| 0.0, outside, second);
-            for y in 0..count {
-                self.build(outside.in_one_row.unwrap_or(y), y, outside, third, stride(second));
+            for slot in 0..count {
+                self.across(outside.in_one_row.unwrap_or(slot), second);
+                self.rows[slot].build(third, &outside.lines, &self.heights);
             }
         }
     }
@@ -181,38 +184,42 @@ impl Worker {
     /// One plane, from its steps.
     fn plane<T: Float>(&mut self, steps: &[u32], outside: &Outside, axes: &[Axis; 3], out: &mut [T]) {
         let [first, second, third] = axes;
-        let stride = stride(second);
         self.lines(|column| first.square(steps[column] as usize), outside, second);
         if let (false, Some(y)) = (outside.in_one_plane, outside.in_one_row) {
-            self.build(y, 0, outside, third, stride);
+            self.across(y, second);
+            self.rows[0].build(third, &outside.lines, &self.heights);
         }
+        let each_its_own = !outside.in_one_plane && outside.in_one_row.is_none();
         for (y, out) in out.chunks_exact_mut(third.extent()).enumerate() {
-            if !outside.in_one_plane && outside.in_one_row.is_none() {
-                self.build(y, 0, outside, third, stride);
+            self.across(y, second);
+            let slot = if self.rows.len() > 1 { y } else { 0 };
+            let envelope = &mut self.rows[slot];
+            if each_its_own {
+                envelope.build(third, &outside.lines, &self.heights);
             }
             let row = room(&mut self.row, third.extent());
-            let squares = &self.squares[y..];
-            self.rows[y % self.rows.len()].write(third, |line| squares[line * stride], row);
+            envelope.write(third, &outside.lines, &self.heights, row);
             out.iter_mut().zip(row.iter()).for_each(|(out, square)| *out = T::rounded(square.sqrt()));
         }
     }
 
     /// The squares of a plane along its first axis, from those of its columns.
-    fn lines(&mut self, height: impl Fn(usize) -> f64, outside: &Outside, second: &Axis) {
+    fn lines(&mut self, square: impl Fn(usize) -> f64, outside: &Outside, second: &Axis) {
         let stride = stride(second);
-        let lines = room(&mut self.squares, stride * outside.lines.len());
-        for (columns, line) in outside.ranges().zip(lines.chunks_exact_mut(stride)) {
-            let begin = columns.start;
-            let places = outside.places[columns.clone()].iter().copied();
-            self.line.build(second, places.zip(columns.map(&height)));
-            self.line.write(second, |column| height(begin + column), &mut line[..second.extent()]);
+        self.squares.resize(stride * outside.lines.len(), 0.0);
+        for (columns, line) in outside.ranges().zip(self.squares.chunks_exact_mut(stride)) {
+            let places = &outside.places[columns.clone()];
+            self.heights.clear();
+            self.heights.extend(columns.map(&square));
+            self.line.build(second, places, &self.heights);
+            self.line.write(second, places, &self.heights, &mut line[..second.extent()]);
         }
     }
 
-    /// The parabolas of a row.
-    fn build(&mut self, y: usize, slot: usize, outside: &Outside, third: &Axis, stride: usize) {
-        let heights = self.squares[y..].iter().step_by(stride).copied();
-        self.rows[slot].build(third, outside.lines.iter().copied().zip(heights));
+    /// The squares of a row across all lines, which are the heights of its parabolas.
+    fn across(&mut self, y: usize, second: &Axis) {
+        self.heights.clear();
+        self.heights.extend(self.squares[y..].iter().step_by(stride(second)));
     }
 }
 

@@ -1,7 +1,8 @@
 //! Operations on volumes: what medical pipelines do between reading a file and filling a row.
 //!
 //! All volumes are in C order: the last axis is the fastest. A mask is of bytes, and whatever is not 0 is in it. What an
-//! operation needs besides its input and output is memory that it keeps, so that a worker allocates nothing per sample.
+//! operation needs besides its input and output is memory that it keeps, so that a worker allocates next to nothing per
+//! sample.
 //!
 //! | file | what it is | the same as |
 //! |---|---|---|
@@ -15,7 +16,7 @@
 //! | [`window`] | the values that matter, spread over 0 to 1 or over their deviation | numpy's `clip` |
 //! | [`crop_pad`] | another shape, around the same middle | |
 //! | [`flip`] | mirror images | numpy's `flip` |
-//! | [`slice`] | one slice across an axis | numpy's indexing |
+//! | [`slice`](mod@slice) | one slice across an axis | numpy's indexing |
 //! | [`label`] | the mask of some labels | numpy's `isin` |
 //! | [`patch`] | random places, as often as wanted around a label | |
 //!
