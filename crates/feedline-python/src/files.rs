@@ -16,7 +16,7 @@ use feedline::{
 };
 use feedline_core::{DType, Key, Purpose};
 use pyo3::{
-    exceptions::{PyFileNotFoundError, PyIndexError, PyOSError, PyValueError},
+    exceptions::{PyFileNotFoundError, PyIndexError, PyIsADirectoryError, PyOSError, PyValueError},
     prelude::*,
     types::{PyByteArray, PyTuple},
 };
@@ -233,6 +233,9 @@ pub(crate) fn unreadable(path: PathBuf, error: &io::Error) -> PyErr {
     let text = error.to_string();
     match error.raw_os_error() {
         Some(number) => PyOSError::new_err((number, text, path)),
+        None if error.kind() == io::ErrorKind::IsADirectory => {
+            PyIsADirectoryError::new_err(format!("{}: {text}", path.display()))
+        }
         None => PyOSError::new_err(format!("{}: {text}", path.display())),
     }
 }

@@ -275,15 +275,17 @@ fn make(text: &Text, commons: &Arc<feedline_board::Commons>, indices: &[i64]) ->
         let bytes = shape.len() * size_of::<i64>();
         let extent = commons.take(bytes).map_err(Failed::Memory)?;
         let hold = Hold::new(Arc::clone(commons), extent);
-        // SAFETY: the memory is ours, long enough, and begins with a page.
-        let numbers = unsafe { std::slice::from_raw_parts_mut(hold.start().cast::<i64>(), shape.len()) };
+        // SAFETY: the memory is ours, and as long.
+        let memory = unsafe { std::slice::from_raw_parts_mut(hold.start(), bytes) };
+        // It begins with a page.
+        let numbers = bytemuck::cast_slice_mut(memory);
         text.write(scratch, shape, numbers);
         Ok(Made(hold, shape))
     })
 }
 
 /// A batch as Python is told of it.
-fn told<'py>(py: Python<'py>, made: Result<Made, Failed>) -> PyResult<Bound<'py, PyTuple>> {
+fn told(py: Python<'_>, made: Result<Made, Failed>) -> PyResult<Bound<'_, PyTuple>> {
     match made {
         Ok(Made(hold, shape)) => (hold, shape.rows, shape.width).into_pyobject(py),
         Err(Failed::Row(RowFailed { row, error })) => {

@@ -226,12 +226,12 @@ mod tests {
 
     use super::*;
 
-    const LONG: Duration = Duration::from_secs(60);
+    const LONG: Duration = Duration::from_mins(1);
 
     #[test]
     fn batches_come_in_order_whoever_makes_them() {
         for threads in [0, 1, 2, 5] {
-            let crew = Crew::start(threads, |indices| indices.to_vec()).unwrap();
+            let crew = Crew::start(threads, <[i64]>::to_vec).unwrap();
             for batch in 0..50 {
                 crew.post(vec![batch, batch + 1]);
             }

@@ -289,8 +289,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("long.jsonl");
         let long = "word ".repeat(100_000);
-        let lines: String =
-            (0..7).map(|label| format!("{{\"text\":\"{long}\",\"label\":{label}}}\n")).collect();
+        let lines = [0, 1, 2, 3, 4, 5, 6]
+            .map(|label| format!("{{\"text\":\"{long}\",\"label\":{label}}}\n"))
+            .concat();
         std::fs::write(&path, &lines).unwrap();
         let on_disk = Bytes::OnDisk(std::fs::File::open(&path).unwrap(), lines.len() as u64);
         let jsonl = Jsonl::new(&path, on_disk, "text", Some("label")).unwrap();

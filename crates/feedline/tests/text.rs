@@ -12,12 +12,12 @@ const LABELS: [i64; 5] = [4, 3, 2, 1, 0];
 
 fn texts() -> Text {
     let texts = ["a good film", "", "Bad", "so so so so", "fine"];
-    Text::hashed(Arena::new(texts, LABELS.to_vec()).unwrap(), 1000)
+    Text::hashed(Arena::new(texts, LABELS.to_vec()).expect("a label for each"), 1000)
 }
 
 fn tokens() -> Text {
     let offsets = vec![0, 3, 3, 4, 8, 9];
-    Text::tokens(Tokens::new((1..10).collect(), offsets, LABELS.to_vec()).unwrap())
+    Text::tokens(Tokens::new((1..10).collect(), offsets, LABELS.to_vec()).expect("offsets in order"))
 }
 
 #[test]
