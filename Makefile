@@ -49,7 +49,7 @@ lint: setup package ## Formatting, clippy, rustdoc, licences and sources of depe
 	.venv/bin/ruff format --quiet --check $(python_dirs)
 	echo "==> mypy, stubtest"
 	.venv/bin/mypy --no-error-summary
-	cd python && ../.venv/bin/python -m mypy.stubtest --mypy-config-file ../pyproject.toml feedline._engine | tail -n 1
+	cd python && ../.venv/bin/python -m mypy.stubtest --concise --mypy-config-file ../pyproject.toml feedline._engine
 
 # The documentation's examples come first, so that the last lines of a run are the summary of nextest.
 .PHONY: test-rust

@@ -227,6 +227,7 @@ class Kept:
 
     def parts(self) -> list[tuple[int, int]]: ...
 
+@final
 class Texts:
     """Where texts come from, or numbers that were made of them before."""
 
@@ -279,6 +280,7 @@ class TextCrew:
 def list_texts(root: str) -> tuple[list[str], list[str], list[int]]: ...
 def shuffled(len: int, seed: int, epoch: int) -> list[int]: ...
 
+@final
 class Volume:
     """A volume that was read."""
 
