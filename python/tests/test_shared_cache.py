@@ -866,7 +866,6 @@ def test_under_a_loader_every_group_is_loaded_once(
 
 
 def test_the_study_of_volumes_loads_every_patient_once(tmp_path: Path) -> None:
-    pytest.importorskip("skimage")
     torch, nrrd = pytest.importorskip("torch"), pytest.importorskip("nrrd")
     from feedline.bench.contestants import shared_cache
     from feedline.bench.data import volumes as data
