@@ -285,7 +285,9 @@ class Stack:
     ) -> Batch | None:
         """The batch of these files, if all can be made without Python. Samples are like the prototype."""
         if self._structure is None:
-            self._structure = Structure(describe(prototype) or b"", local=True)
+            described = describe(prototype)
+            assert described is not None, "files have numbers that torch has"
+            self._structure = Structure(described, local=True)
         structure, rows = self._structure, len(indices)
         hold = structure.columns.stack_files(self._commons, files, indices, address)
         return None if hold is None else structure.assemble(hold, structure.offsets(rows), rows, [], None)

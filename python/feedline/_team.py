@@ -18,6 +18,9 @@ from feedline._worker import Setup, process_main, thread_main, use_thread_local_
 GRACE = 0.5
 INSISTENCE = 0.3
 
+#: How long threads may take, who cannot be made to: one may be collecting the garbage of a large program.
+PATIENCE = 5.0
+
 
 class Processes:
     """Worker processes."""
@@ -108,7 +111,7 @@ class Threads:
 
     def end(self) -> None:
         """Wait for all to end, for a while."""
-        deadline = time.monotonic() + GRACE
+        deadline = time.monotonic() + PATIENCE
         for thread in self.members:
             thread.join(max(0.0, deadline - time.monotonic()))
 

@@ -8,6 +8,7 @@ must be what it sees with torch's loader. Record i is the number i, so batches c
 # The names of the tests say the behaviour.
 
 import copy
+import faulthandler
 import json
 import multiprocessing
 import os
@@ -29,6 +30,7 @@ import pytorch_lightning
 import pytorch_lightning.utilities.data
 import rank
 import torch
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 from accelerate.data_loader import prepare_data_loader, skip_first_batches
 from compare import assert_same
 from conftest import SUBJECT_IS_TORCH, Loader
@@ -57,10 +59,13 @@ EACH_OPTION = pytest.mark.parametrize("options", OPTIONS, ids=[next(iter(option)
 
 
 @pytest.fixture(autouse=True)
-def _trainers_leave_no_trace() -> Iterator[None]:
+def _trainers_leave_no_trace(pytestconfig: pytest.Config) -> Iterator[None]:
     """Seeds in the environment, and states that all of a process share, end with the test."""
     before = dict(os.environ)
     yield
+    # Lightning sets all signals back to what Python knows of them; a crash shall still say where it was.
+    faulthandler.disable()
+    faulthandler.enable(pytestconfig.stash[fault_handler_stderr_fd_key])
     os.environ.clear()
     os.environ.update(before)
     accelerate.state.AcceleratorState._reset_state(reset_partial_state=True)

@@ -13,6 +13,7 @@ import pytest
 import torch
 from compare import assert_same
 from feedline import DataLoader
+from feedline._choice import _held
 from torch.utils.data import Dataset, get_worker_info
 
 pytestmark = [
@@ -148,6 +149,14 @@ def test_threads_end_with_their_epoch() -> None:
         next(iterator)
         del iterator
     assert ours() == []
+
+
+def test_a_hiccup_of_the_machine_is_not_python_that_is_held() -> None:
+    waiting = [0.0003] * 100
+    assert _held([*waiting, 0.05, 0.04], 0.0006) == 0
+    assert _held([*waiting, *[0.005] * 20], 0.0006) > 0.5
+    assert _held([0.005] * 3, 0.0006) > 0.8
+    assert _held([], 0.0006) == 1
 
 
 def test_auto_takes_threads_for_waiting_and_processes_for_python() -> None:

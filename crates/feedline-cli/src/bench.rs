@@ -276,6 +276,9 @@ impl Settings {
             if ["images", "cells", "text"].contains(&name) {
                 grid.contestants.push("native".to_owned());
             }
+            if name == "volumes" {
+                grid.contestants.push("shared_cache".to_owned());
+            }
         }
         job.batches = self.batches.or(job.batches);
         job.epochs = self.epochs.unwrap_or(job.epochs);

@@ -43,7 +43,7 @@ enum Study {
         #[arg(long, value_delimiter = ',', default_values_t = Delay::default().shape)]
         shape: Vec<usize>,
     },
-    /// Images or tensors from a folder: how near is it to what decoding or reading alone takes?
+    /// Images, cells or tensors from a folder: how near is it to what decoding or reading alone takes?
     Files {
         /// The folder.
         root: PathBuf,

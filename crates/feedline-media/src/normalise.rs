@@ -114,80 +114,16 @@ fn planes<const CHANNELS: usize>(
         rest = others;
         first
     });
-    let mut write = Writer::new(plane * CHANNELS);
     each_row(image, upside_down, |y, row| {
         let (pixels, _) = row.as_chunks::<CHANNELS>();
         let mut targets = planes.each_mut().map(|plane| &mut plane[y * width..][..width]);
-        for (number, pixels) in pixels.chunks(LINE).enumerate() {
-            let mut lines = [[0.0; LINE]; CHANNELS];
-            for (at, pixel) in pixels.iter().enumerate() {
-                let at = if mirror { pixels.len() - 1 - at } else { at };
-                for ((line, table), value) in lines.iter_mut().zip(&tables).zip(pixel) {
-                    line[at] = table[usize::from(*value)];
-                }
-            }
-            let begin = if mirror { width - number * LINE - pixels.len() } else { number * LINE };
-            for (line, target) in lines.iter().zip(&mut targets) {
-                write.line(&line[..pixels.len()], &mut target[begin..begin + pixels.len()]);
+        for (at, pixel) in pixels.iter().enumerate() {
+            let at = if mirror { width - 1 - at } else { at };
+            for ((target, table), value) in targets.iter_mut().zip(&tables).zip(pixel) {
+                target[at] = table[usize::from(*value)];
             }
         }
     });
-}
-
-/// Pixels that are looked up before they are written: a few kilobytes, which stay near.
-const LINE: usize = 256;
-
-/// Writes lines of floats. Many of them go past the caches: nobody reads a large row soon, and to fetch the memory first that
-/// it overwrites would cost as much again.
-struct Writer {
-    past_caches: bool,
-}
-
-impl Writer {
-    /// Rows from this length on are large.
-    const LARGE: usize = 1 << 16;
-
-    fn new(floats: usize) -> Self {
-        Self { past_caches: cfg!(target_arch = "x86_64") && floats >= Self::LARGE }
-    }
-
-    #[inline]
-    fn line(&mut self, line: &[f32], target: &mut [f32]) {
-        #[cfg(target_arch = "x86_64")]
-        if self.past_caches {
-            return streamed(line, target);
-        }
-        target.copy_from_slice(line);
-    }
-}
-
-/// What went past the caches is there before anything that is written later.
-#[cfg(target_arch = "x86_64")]
-impl Drop for Writer {
-    fn drop(&mut self) {
-        if self.past_caches {
-            // SAFETY: every x86-64 has SSE.
-            unsafe { std::arch::x86_64::_mm_sfence() };
-        }
-    }
-}
-
-/// In pieces of 16 bytes, which every x86-64 has; the ends as they are.
-#[cfg(target_arch = "x86_64")]
-fn streamed(line: &[f32], target: &mut [f32]) {
-    use std::arch::x86_64::{__m128, _mm_loadu_ps, _mm_stream_ps};
-
-    assert_eq!(line.len(), target.len(), "a line of another length");
-    let (head, pieces, tail) = bytemuck::pod_align_to_mut::<f32, __m128>(target);
-    let (first, rest) = line.split_at(head.len());
-    head.copy_from_slice(first);
-    for (values, piece) in rest.chunks_exact(4).zip(&mut *pieces) {
-        // SAFETY: there are four values; every x86-64 has SSE.
-        let values = unsafe { _mm_loadu_ps(values.as_ptr()) };
-        // SAFETY: the piece is 16 bytes and aligned to 16, as its type says.
-        unsafe { _mm_stream_ps((&raw mut *piece).cast(), values) };
-    }
-    tail.copy_from_slice(&rest[4 * pieces.len()..]);
 }
 
 /// Every row with the number it gets.
@@ -248,26 +184,6 @@ mod tests {
         assert_eq!(plain, [102, 0, 204, 255, 153, 51]);
         bytes(image, (true, false), false, &mut plain);
         assert_eq!(plain, [102, 204, 153, 0, 255, 51]);
-    }
-
-    #[test]
-    fn large_images_are_written_past_the_caches_as_small_ones_are() {
-        let bytes: Vec<u8> = (0..3 * 301 * 257).map(|number| (number * 7 % 251) as u8).collect();
-        let image = Pixels::new(&bytes, 301, 257, 3).unwrap();
-        let normalise = Normalise::unit(Unit::Divided, 3).then(&[0.5, 0.4, 0.3], &[0.2, 0.3, 0.4]);
-        let plane = 301 * 257;
-        for mirror in [false, true] {
-            let mut out = vec![0.0; 3 * plane + 1];
-            // From an odd place on.
-            normalise.planes(image, (mirror, false), &mut out[1..]);
-            for (at, pixel) in bytes.chunks_exact(3).enumerate() {
-                let at = if mirror { at / 301 * 301 + 300 - at % 301 } else { at };
-                for (channel, value) in pixel.iter().enumerate() {
-                    let expected = normalise.tables[channel][usize::from(*value)];
-                    assert_eq!(out[1 + channel * plane + at], expected);
-                }
-            }
-        }
     }
 
     #[test]

@@ -47,6 +47,12 @@ pub struct Scratch {
     pages: Pages,
     tiff: tiff::Scratch,
     planes: Vec<u8>,
+    floats: Floats,
+}
+
+/// Where numbers are computed with.
+#[derive(Default)]
+struct Floats {
     before: Vec<f32>,
     after: Vec<f32>,
     resize: FloatResize,
@@ -133,13 +139,7 @@ impl Stack {
             let length = self.shape[1] * self.shape[2] * self.dtype.size();
             for (number, out) in row.chunks_exact_mut(length).enumerate() {
                 let plane = &scratch.planes[number * plane..][..plane];
-                self.plane(
-                    number,
-                    plane,
-                    &extent,
-                    (&mut scratch.before, &mut scratch.after, &mut scratch.resize),
-                    out,
-                );
+                self.plane(number, plane, &extent, &mut scratch.floats, out);
             }
         }
         let (mirror, flip) = self.steps.flips;
@@ -171,7 +171,7 @@ impl Stack {
         number: usize,
         plane: &[u8],
         extent: &Extent,
-        (before, after, resize): (&mut Vec<f32>, &mut Vec<f32>, &mut FloatResize),
+        Floats { before, after, resize }: &mut Floats,
         out: &mut [u8],
     ) {
         let from = (extent.width, extent.height);

@@ -4,7 +4,7 @@ use libdeflater::Decompressor;
 use weezl::{BitOrder, LzwStatus, decode::Decoder};
 
 use super::{
-    damaged,
+    MOST_BYTES, MOST_PACKED, damaged,
     directory::{Compression, Page, Source},
 };
 use crate::{MediaError, pixels::room};
@@ -71,8 +71,8 @@ impl Page {
             return source.slice(at, expected as u64);
         }
         let packed = source.slice(at, self.lengths.get(source, number)?)?;
-        // The best that any of these can do is some 2,700 bytes for two; what claims more is refused before it is given memory.
-        if expected / 4096 > packed.len() {
+        // What claims more than it can have is refused before it is given memory.
+        if expected > MOST_BYTES || expected / MOST_PACKED > packed.len() {
             return Err(damaged("its strips are shorter than their size says"));
         }
         let Scratch { chunk, lzw, deflate } = scratch;

@@ -21,6 +21,12 @@ use crate::MediaError;
 /// The most pages that are looked at.
 const MOST_PAGES: usize = 1 << 12;
 
+/// The most bytes of numbers that a file may have.
+const MOST_BYTES: usize = 1 << 32;
+
+/// The most bytes that one byte may stand for. The best that any compression can do is some 2,700 for two.
+const MOST_PACKED: usize = 1 << 12;
+
 fn damaged(why: &str) -> MediaError {
     MediaError::Damaged("TIFF", why.into())
 }
@@ -46,7 +52,7 @@ impl Extent {
     /// In words.
     pub fn name(&self) -> String {
         let Self { dtype, channels, height, width } = self;
-        format!("{dtype:?} of {channels} channels, {height} rows and {width} columns")
+        format!("{dtype} of {channels} channels, {height} rows and {width} columns")
     }
 
     /// Bytes of one channel.
@@ -85,9 +91,10 @@ impl Pages {
         let first = self.pages.first().ok_or_else(|| damaged("it has no page"))?;
         let Page { dtype, samples, height, width, .. } = *first;
         let extent = Extent { dtype, channels: samples * self.pages.len(), height, width };
-        // What can be compressed best is one number throughout.
         match extent.plane_bytes().checked_mul(extent.channels) {
-            Some(all) if all / 4096 <= bytes.len() => Ok(extent),
+            Some(all) if all > MOST_BYTES => Err(unread("it has more than 4 GiB of numbers")),
+            // What can be compressed best is one number throughout.
+            Some(all) if all / MOST_PACKED <= bytes.len() => Ok(extent),
             _ => Err(MediaError::Truncated("TIFF")),
         }
     }

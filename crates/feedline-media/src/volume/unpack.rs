@@ -10,7 +10,7 @@ use flate2::bufread::GzDecoder;
 use libdeflater::{DecompressionError, Decompressor};
 
 use super::VolumeError;
-use crate::tensor::ReadAt;
+use crate::{pixels::room, tensor::ReadAt};
 
 /// Deflate turns at most 258 bytes into two bits.
 const GZIP_RATIO: u64 = 1032;
@@ -94,12 +94,8 @@ impl Scratch {
         let done = if skip == 0 {
             inflater.gzip_decompress(packed, row).map(|count| count == row.len())
         } else {
-            let room = row.len() + skip as usize;
-            if self.unpacked.len() < room {
-                self.unpacked.resize(room, 0);
-            }
-            let unpacked = &mut self.unpacked[..room];
-            let done = inflater.gzip_decompress(packed, unpacked).map(|count| count == room);
+            let unpacked = room(&mut self.unpacked, row.len() + skip as usize);
+            let done = inflater.gzip_decompress(packed, unpacked).map(|count| count == unpacked.len());
             row.copy_from_slice(&unpacked[skip as usize..]);
             done
         };
@@ -120,12 +116,9 @@ fn load<'a>(
     file: &(impl ReadAt + ?Sized),
     begin: u64,
 ) -> Result<&'a [u8], VolumeError> {
-    let length = file.len().saturating_sub(begin) as usize;
-    if memory.len() < length {
-        memory.resize(length, 0);
-    }
-    file.read_exact_at(&mut memory[..length], begin)?;
-    Ok(&memory[..length])
+    let memory = room(memory, file.len().saturating_sub(begin) as usize);
+    file.read_exact_at(memory, begin)?;
+    Ok(memory)
 }
 
 fn damaged(packing: Packing, why: &str) -> VolumeError {
