@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from feedline._loader import DataLoader as DataLoader
+    from feedline.batches import GroupBatches as GroupBatches
     from feedline.batches import LengthBatches as LengthBatches
     from feedline.batches import TokenBatches as TokenBatches
     from feedline.cache import SharedCache as SharedCache
+    from feedline.cases import Volumes as Volumes
     from feedline.cells import Cells as Cells
     from feedline.files import Files as Files
     from feedline.files import ImageFolder as ImageFolder
@@ -32,12 +34,14 @@ __all__ = [
     "Cells",
     "DataLoader",
     "Files",
+    "GroupBatches",
     "ImageFolder",
     "LengthBatches",
     "SharedCache",
     "Tensors",
     "Text",
     "TokenBatches",
+    "Volumes",
     "__version__",
 ]
 
@@ -45,12 +49,14 @@ __all__ = [
 _WITHOUT_TORCH = {
     "Cells": "cells",
     "Files": "files",
+    "GroupBatches": "batches",
     "ImageFolder": "files",
     "LengthBatches": "batches",
     "SharedCache": "cache",
     "Tensors": "files",
     "Text": "text",
     "TokenBatches": "batches",
+    "Volumes": "cases",
 }
 
 

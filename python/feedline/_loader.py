@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -10,7 +11,7 @@ from typing import Any, TypeVar
 import torch
 import torch.multiprocessing
 import torch.utils.data
-from torch.utils.data import IterDataPipe, MapDataPipe, _DatasetKind
+from torch.utils.data import IterDataPipe, MapDataPipe, Subset, _DatasetKind
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from feedline import _structure
@@ -195,7 +196,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
 
     def _native(self) -> Native | None:
         """The dataset as it can be loaded without Python, if it can."""
-        if self.native == "off" or text_of(self.dataset) is not None:
+        if self.native == "off" or text_of(self.dataset) is not None or _is_of_volumes(self.dataset):
             return None
         try:
             lowered = lower(self.dataset, self._lowered, self._asks_for_python())
@@ -269,13 +270,11 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             return TracedTextIter(self, texts) if self.trace else TextIter(self, texts)
         if (gather := self._gather()) is not None and self.native != "require":
             return TracedGatherIter(self, gather) if self.trace else GatherIter(self, gather)
-        if (
-            self.num_workers > 0
-            and self.workers == "auto"
-            and self._chosen is None
-            and self._native() is None
-        ):
-            self._choose_workers()
+        if self.num_workers > 0 and self._chosen is None:
+            if self.native != "off" and _is_of_volumes(self.dataset):
+                self._chosen = "thread", "volumes are read and changed without the GIL"
+            elif self.workers == "auto" and self._native() is None:
+                self._choose_workers()
         if self.num_workers > 0:
             return WorkerIter(self)
         return TracedInlineIter(self) if self.trace else InlineIter(self)
@@ -356,3 +355,12 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         state["_failures"] = list(self._failures)
         state["_report"] = Report("not made yet", "iteration has not begun")
         return state
+
+
+def _is_of_volumes(dataset: Any) -> bool:
+    """Whether a dataset consists of volumes, or is a subset of some."""
+    while type(dataset) is Subset:
+        dataset = dataset.dataset
+    # Who has volumes has imported them, and numpy, which torch can do without.
+    cases = sys.modules.get("feedline.cases")
+    return cases is not None and isinstance(dataset, cases.Volumes)

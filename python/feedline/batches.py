@@ -1,7 +1,7 @@
-"""Batches of samples of similar length, so that little of a batch is padding: for ``batch_sampler=``, also torch's.
+"""Batches of samples that belong together: for ``batch_sampler=``, also torch's.
 
-An epoch is a pure function of (seed, epoch): samples are shuffled, cut into buckets, sorted by length within each,
-cut into batches, and the batches are shuffled. So batches are different in every epoch, and so is their order.
+Those of similar length, so that little of a batch is padding; or those of few groups, each expensive to load.
+An epoch is a pure function of (seed, epoch).
 
 >>> batches = LengthBatches([3, 9, 2, 8, 7, 1], batch_size=2, shuffle=False)
 >>> list(batches)
@@ -17,14 +17,11 @@ from feedline import _engine
 
 
 class Batches:
-    """What both kinds share: epochs, and a place in them."""
+    """What all kinds share: epochs, and a place in them."""
 
-    def __init__(self, lengths: Iterable[int], bucket: int, shuffle: bool, seed: int) -> None:
-        """Take the length of every sample."""
-        self.lengths = [int(length) for length in lengths]
-        if bucket < 1:
-            raise ValueError(f"a bucket of {bucket} samples: it should have at least 1")
-        self.bucket, self.shuffle, self.seed = bucket, shuffle, seed
+    def __init__(self, samples: int, shuffle: bool, seed: int) -> None:
+        """Of so many samples."""
+        self.samples, self.shuffle, self.seed = samples, shuffle, seed
         #: The epoch that was begun last, or is to be begun first.
         self.epoch = 0
         self._given = 0
@@ -34,28 +31,25 @@ class Batches:
         self._is_asked = False
         self._arranged: dict[int, list[list[int]]] = {}
 
-    def _cut(self, bucket: list[int]) -> list[list[int]]:
-        """Batches of samples that are sorted by length."""
-        raise NotImplementedError
-
     def batches(self, epoch: int) -> list[list[int]]:
         """All batches of an epoch, in order."""
         if epoch in self._arranged:
             return self._arranged[epoch]
-        count = len(self.lengths)
-        order = _engine.shuffled(count, self.seed, epoch) if self.shuffle else list(range(count))
-        made: list[list[int]] = []
-        for start in range(0, count, self.bucket):
-            bucket = order[start : start + self.bucket]
-            bucket.sort(key=self.lengths.__getitem__)
-            made += self._cut(bucket)
-        if self.shuffle:
-            # By another seed: it is another order.
-            places = _engine.shuffled(len(made), _engine.sample_seed(self.seed, epoch, 0), epoch)
-            made = [made[place] for place in places]
+        made = self._arrange(epoch)
         # One may be asked about while another is under way.
         self._arranged = {epoch: made, **{old: self._arranged[old] for old in list(self._arranged)[:1]}}
         return made
+
+    def _arrange(self, epoch: int) -> list[list[int]]:
+        """The batches of an epoch."""
+        raise NotImplementedError
+
+    def _order(self, count: int, epoch: int, what: int = 0) -> list[int]:
+        """So many things in an order of the epoch's, another for each `what`; as they are, if nothing is shuffled."""
+        if not self.shuffle:
+            return list(range(count))
+        seed = self.seed if what == 0 else _engine.sample_seed(self.seed, epoch, what - 1)
+        return _engine.shuffled(count, seed, epoch)
 
     def _next(self) -> tuple[int, int]:
         """The epoch that an iterator begins or goes on with, and how many of its batches are given already."""
@@ -91,17 +85,45 @@ class Batches:
     def state_dict(self) -> dict[str, Any]:
         """The epoch, and how many of its batches were given."""
         epoch, given = self._next() if self._is_asked else (self.epoch, self._given)
-        return {"seed": self.seed, "samples": len(self.lengths), "epoch": epoch, "given": given}
+        return {"seed": self.seed, "samples": self.samples, "epoch": epoch, "given": given}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Let the next iterator go on from there."""
-        for name, own in (("seed", self.seed), ("samples", len(self.lengths))):
+        for name, own in (("seed", self.seed), ("samples", self.samples)):
             if state[name] != own:
                 raise ValueError(f"the state is of {name} {state[name]}, and this is of {own}")
         self.epoch, self._given, self._is_begun = int(state["epoch"]), int(state["given"]), False
 
 
-class LengthBatches(Batches):
+class Sorted(Batches):
+    """Samples are shuffled, cut into buckets, sorted by length within each, cut into batches, which are shuffled.
+
+    So batches are different in every epoch, and so is their order.
+    """
+
+    def __init__(self, lengths: Iterable[int], bucket: int, shuffle: bool, seed: int) -> None:
+        """Take the length of every sample."""
+        self.lengths = [int(length) for length in lengths]
+        super().__init__(len(self.lengths), shuffle, seed)
+        if bucket < 1:
+            raise ValueError(f"a bucket of {bucket} samples: it should have at least 1")
+        self.bucket = bucket
+
+    def _cut(self, bucket: list[int]) -> list[list[int]]:
+        """Batches of samples that are sorted by length."""
+        raise NotImplementedError
+
+    def _arrange(self, epoch: int) -> list[list[int]]:
+        order = self._order(self.samples, epoch)
+        made: list[list[int]] = []
+        for start in range(0, self.samples, self.bucket):
+            bucket = order[start : start + self.bucket]
+            bucket.sort(key=self.lengths.__getitem__)
+            made += self._cut(bucket)
+        return [made[place] for place in self._order(len(made), epoch, 1)]
+
+
+class LengthBatches(Sorted):
     """Batches of so many samples, of similar length.
 
     Args:
@@ -137,7 +159,7 @@ class LengthBatches(Batches):
         return made
 
 
-class TokenBatches(Batches):
+class TokenBatches(Sorted):
     """Batches of as many samples, of similar length, as have no more than so many tokens.
 
     How many batches there are may differ from epoch to epoch.
@@ -188,3 +210,56 @@ class TokenBatches(Batches):
             batch.append(sample)
             total += length
         return [*made, batch] if batch else made
+
+
+class GroupBatches(Batches):
+    """Batches of samples of few groups at a time, so that each group is loaded once and needed for a short while.
+
+    Groups are shuffled, some are taken together, and their samples are shuffled.
+
+    >>> batches = GroupBatches([0, 0, 0, 1, 1, 1], batch_size=2, shuffle=False)
+    >>> list(batches)
+    [[0, 1], [2, 3], [4, 5]]
+
+    Args:
+        groups: the group of every sample, for example `feedline.Volumes.groups`.
+        batch_size: how many samples a batch has.
+        together: the samples of so many groups are mixed: more are more random, fewer need less memory.
+        shuffle: whether every epoch is in another order.
+        seed: which order.
+        drop_last: whether the last batch is left out if it is too short.
+    """
+
+    def __init__(
+        self,
+        groups: Iterable[int],
+        batch_size: int,
+        *,
+        together: int = 4,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+    ) -> None:
+        """Take the group of every sample."""
+        members: dict[int, list[int]] = {}
+        for sample, group in enumerate(groups):
+            members.setdefault(int(group), []).append(sample)
+        super().__init__(sum(map(len, members.values())), shuffle, seed)
+        for what, number in (("batch_size", batch_size), ("together", together)):
+            if number < 1:
+                raise ValueError(f"{what} is {number}; it must be at least 1")
+        self.batch_size, self.together, self.drop_last = batch_size, together, drop_last
+        self._members = list(members.values())
+
+    def _arrange(self, epoch: int) -> list[list[int]]:
+        groups, order = self._order(len(self._members), epoch), []
+        for start in range(0, len(groups), self.together):
+            mixed = [
+                sample for group in groups[start : start + self.together] for sample in self._members[group]
+            ]
+            order += [mixed[place] for place in self._order(len(mixed), epoch, 1 + start)]
+        size = self.batch_size
+        made = [order[start : start + size] for start in range(0, len(order), size)]
+        if self.drop_last and made and len(made[-1]) < size:
+            made.pop()
+        return made

@@ -125,7 +125,7 @@ pub const STUDIES: [Study; 5] = [
     Study {
         name: "volumes",
         about: "medical volumes, 15 samples of each patient: how often is a patient loaded anew?",
-        variants: &["gzip", "raw", "twin"],
+        variants: &["gzip", "raw", "twin", "maps", "read"],
         published: &[],
         published_as: "whole batches in turn, with one patient cached by each worker, load 57 patients 456 times with 8 \
                        workers at batch 1",

@@ -273,10 +273,12 @@ impl Settings {
             if name == "delay" {
                 grid.contestants.push("engine".to_owned());
             }
-            if ["images", "cells", "text"].contains(&name) {
+            // Lines in volumes are drawn in Python.
+            let native = name != "volumes" || ["maps", "read"].contains(&job.variant.as_str());
+            if native && name != "delay" {
                 grid.contestants.push("native".to_owned());
             }
-            if name == "volumes" {
+            if name == "volumes" && job.variant != "read" {
                 grid.contestants.push("shared_cache".to_owned());
             }
         }

@@ -1,4 +1,4 @@
-"""Feedline without Python: images, cells, tensors and texts are made into batches in Rust, by threads."""
+"""Feedline without Python: images, cells, tensors, texts and volumes are made into batches in Rust, by threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from feedline.bench.studies.text import LONGEST, NUMBERS
 
 LABEL = "feedline, native"
 PACKAGES = ["feedline", "torch"]
-STUDIES = ["images", "cells", "text"]
+STUDIES = ["images", "cells", "text", "volumes"]
 WORKERS = "threads"
 
 
@@ -26,7 +26,7 @@ def open(prepared: Prepared, request: Request) -> Callable[[], Iterable[Any]]:
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    dataset = {"cells": cells, "text": texts}.get(request.study, files)(prepared)
+    dataset = {"cells": cells, "text": texts, "volumes": volumes}.get(request.study, files)(prepared)
     # Batches are put together in Rust as well.
     prepared = replace(prepared, collate=None)
 
@@ -69,8 +69,6 @@ def signed(loader: Iterable[Any]) -> Iterator[Any]:
 
 def texts(prepared: Prepared) -> Any:
     """Reviews, by the study's tokenizer."""
-    from torch.utils.data import Subset
-
     from feedline import Text
 
     if prepared.variant == "files":
@@ -83,5 +81,57 @@ def texts(prepared: Prepared) -> Any:
     else:
         # From the file, line by line, where others have the texts in memory.
         text = Text.jsonl(prepared.source).tokenize(NUMBERS).truncate(LONGEST)
-    # As many as the study asks for, over and over.
-    return text if count == len(text) else Subset(text, [index % len(text) for index in range(count)])
+    return repeated(text, count)
+
+
+def volumes(prepared: Prepared) -> Any:
+    """Patients: their files as they are, or with the study's maps."""
+    from feedline import Volumes
+    from feedline.bench.data.volumes import PARTS
+    from feedline.bench.studies.volumes import SLICES, VIEWS
+
+    patients = Volumes({part: f"{folder}/{part}.nrrd" for part in PARTS} for folder in prepared.paths)
+    if prepared.variant == "maps":
+        patients = patients.map(mistakes).parts(VIEWS * SLICES, mapped)
+    elif prepared.variant != "read":
+        raise BadRequestError("the lines of the study are drawn in Python; try the variants maps and read")
+    return repeated(patients, len(prepared.dataset))
+
+
+def mistakes(patient: dict[str, Any]) -> dict[str, Any]:
+    """Where mask and prediction differ by more than a border."""
+    from feedline import voxels
+    from feedline.bench.studies.volumes import ranked
+
+    mask, predicted = patient.pop("mask"), patient.pop("predicted")
+    opened = voxels.opened(mask != predicted, border_value=1)
+    masks = {"positive": opened & (predicted > 0), "negative": opened & (mask > 0)}
+    return {**patient, **masks, "ranked": ranked(opened)}
+
+
+def mapped(patient: dict[str, Any], part: int) -> dict[str, Any]:
+    """The volumes, the two kinds of mistakes on one slice, and how far everything is from them."""
+    import numpy as np
+
+    from feedline import voxels
+    from feedline.bench.studies.volumes import SLICES, SPACING, filled, on_slice, width
+
+    view, rank = divmod(part, SLICES)
+    made = {"ct": patient["ct"], "pet": patient["pet"]}
+    for name in ("positive", "negative"):
+        lines = on_slice(patient[name], view, patient["ranked"][view, rank], filled)
+        made[name] = lines
+        if lines.any():
+            away = voxels.distance(lines == 0, SPACING, np.float32)
+            made[f"{name}_map"] = voxels.falloff(away, width(away))
+        else:
+            made[f"{name}_map"] = np.zeros(lines.shape, np.float32)
+    return made
+
+
+def repeated(dataset: Any, count: int) -> Any:
+    """As many samples as the study asks for, over and over."""
+    from torch.utils.data import Subset
+
+    samples = len(dataset)
+    return dataset if count == samples else Subset(dataset, [index % samples for index in range(count)])

@@ -20,7 +20,9 @@ from feedline.bench.request import BadRequestError, Request
 from feedline.bench.studies import Prepared, Told, sized, variant_of
 from feedline.cache import SharedCache
 
-VARIANTS = ("gzip", "raw", "twin")
+#: The study with packed files, with plain ones, and without files; less the lines that somebody would draw; and
+#: reading alone, a patient at a time.
+VARIANTS = ("gzip", "raw", "twin", "maps", "read")
 VIEWS, SLICES = 3, 5
 SPACING = (1.0, 1.0, 3.0)
 #: A wide halo around the map, relative to its largest value.
@@ -57,8 +59,9 @@ def shared(dataset: Any, cache: SharedCache) -> Any:
 class Patients(Grouped):
     """Samples of patients: a slice, and what a segmentation got wrong around it."""
 
-    def __init__(self, folders: list[str]) -> None:
+    def __init__(self, folders: list[str], draw: Callable[[np.ndarray], np.ndarray]) -> None:
         self.folders = folders
+        self.draw = draw
 
     def __len__(self) -> int:
         return VIEWS * SLICES * len(self.folders)
@@ -67,45 +70,76 @@ class Patients(Grouped):
         folder = self.folders[index // (VIEWS * SLICES)]
         patient = self.group(folder, lambda: load_patient(Path(folder)))
         view, rank = divmod(index % (VIEWS * SLICES), SLICES)
-        return sample(patient, view, rank)
+        return sample(patient, view, rank, self.draw)
+
+
+class Reading:
+    """Patients: their four files, as they are."""
+
+    def __init__(self, folders: list[str]) -> None:
+        self.folders = folders
+
+    def __len__(self) -> int:
+        return len(self.folders)
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        return {part: torch.from_numpy(volume) for part, volume in read(Path(self.folders[index])).items()}
+
+
+def read(folder: Path) -> dict[str, np.ndarray]:
+    """The four files of a patient."""
+    import nrrd
+
+    return {part: nrrd.read(str(folder / f"{part}.nrrd"), index_order="C")[0] for part in volumes.PARTS}
 
 
 def load_patient(folder: Path) -> dict[str, Any]:
     """Read the four files, and find where mask and prediction differ."""
-    import nrrd
-
-    ct, pet, mask, predicted = (
-        nrrd.read(str(folder / f"{part}.nrrd"), index_order="C")[0] for part in volumes.PARTS
-    )
+    ct, pet, mask, predicted = read(folder).values()
     wrong = torch.from_numpy((mask != predicted).astype(np.float32))[None, None]
     # Opened: what is thinner than a voxel's neighbourhood is a border, not a mistake.
     eroded = -torch.nn.functional.max_pool3d(-wrong, 3, 1, 1)
     opened = torch.nn.functional.max_pool3d(eroded, 3, 1, 1)[0, 0].numpy() > 0
     false_positive, false_negative = opened & (predicted > 0), opened & (mask > 0)
-    ranked = [
-        np.argsort(-opened.sum(axis=tuple(axis for axis in range(3) if axis != view)))[:SLICES]
-        for view in range(VIEWS)
-    ]
     return {
         "ct": torch.from_numpy(np.asarray(ct, np.float32)),
         "pet": torch.from_numpy(np.asarray(pet, np.float32)),
         "masks": (false_positive, false_negative),
-        "ranked": ranked,
+        "ranked": ranked(opened),
     }
 
 
-def sample(patient: dict[str, Any], view: int, rank: int) -> dict[str, torch.Tensor]:
+def ranked(mask: np.ndarray) -> np.ndarray:
+    """For each view, the slices with most of a mask."""
+    across = [tuple(axis for axis in range(3) if axis != view) for view in range(VIEWS)]
+    return np.stack([np.argsort(-mask.sum(axis=axes))[:SLICES] for axes in across])
+
+
+def sample(
+    patient: dict[str, Any], view: int, rank: int, draw: Callable[[np.ndarray], np.ndarray]
+) -> dict[str, torch.Tensor]:
     """The volumes, the two kinds of mistakes on one slice, and how far everything is from them."""
-    at = int(patient["ranked"][view][rank])
+    at = int(patient["ranked"][view, rank])
     made = {"ct": patient["ct"], "pet": patient["pet"]}
     for name, mask in zip(("positive", "negative"), patient["masks"], strict=True):
-        lines = np.zeros(mask.shape, np.uint8)
-        cut: list[Any] = [slice(None)] * 3
-        cut[view] = at
-        lines[tuple(cut)] = scribble(mask[tuple(cut)])
+        lines = on_slice(mask, view, at, draw)
         made[name] = torch.from_numpy(lines)
         made[f"{name}_map"] = torch.from_numpy(distances(lines))
     return made
+
+
+def on_slice(mask: np.ndarray, view: int, at: int, draw: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """What is drawn of a mask on one slice; nothing on all others."""
+    lines = np.zeros(mask.shape, np.uint8)
+    cut: list[Any] = [slice(None)] * 3
+    cut[view] = at
+    lines[tuple(cut)] = draw(mask[tuple(cut)])
+    return lines
+
+
+def filled(mask: np.ndarray) -> np.ndarray:
+    """All of it."""
+    return mask.astype(np.uint8)
 
 
 def scribble(mask: np.ndarray) -> np.ndarray:
@@ -128,8 +162,13 @@ def distances(lines: np.ndarray) -> np.ndarray:
     if not lines.any():
         return np.zeros(lines.shape, np.float32)
     away = ndimage.distance_transform_edt(lines == 0, sampling=SPACING)
-    near: np.ndarray = np.exp(-0.5 * (away / max(1e-6, SIGMA * away.max() * 20)) ** 2)
+    near: np.ndarray = np.exp(-0.5 * (away / width(away)) ** 2)
     return near.astype(np.float32)
+
+
+def width(away: np.ndarray) -> float:
+    """How wide the halo is."""
+    return max(1e-6, SIGMA * float(away.max()) * 20)
 
 
 class Twin(Grouped):
@@ -153,11 +192,14 @@ def prepare(request: Request, told: Told) -> Prepared:
     folder = (
         Path(request.data)
         if request.data
-        else volumes.folder(request.cache_folder, request.scale, variant, told)
+        else volumes.folder(request.cache_folder, request.scale, "raw" if variant == "raw" else "gzip", told)
     )
     if not folder.is_dir():
         raise BadRequestError(f"there is no folder {folder}")
     patients = sorted(str(path) for path in folder.iterdir() if (path / "ct.nrrd").is_file())
     if not patients:
         raise BadRequestError(f"there are no patients (folders with ct.nrrd) in {folder}")
-    return Prepared(sized(Patients(patients), request), variant)
+    if variant == "read":
+        return Prepared(sized(Reading(patients), request), variant, paths=patients)
+    dataset = Patients(patients, filled if variant == "maps" else scribble)
+    return Prepared(sized(dataset, request), variant, paths=patients)
