@@ -3,10 +3,16 @@
 The suite builds everything twice: with torch's own loader, the reference, and with `Loader`, the subject. The
 subject is `feedline.DataLoader`; with `FEEDLINE_PARITY_SUBJECT=torch` in the environment it is torch's loader
 itself, which shows that a test asserts what torch really does.
+
+What a test leaves behind is collected before the next one: torch's iterators, for one, wait for their workers when
+they die, and that would happen in whatever thread of a later test looks for garbage.
 """
 
+import gc
 import os
+from collections.abc import Iterator
 
+import pytest
 import torch.utils.data
 
 SUBJECT_IS_TORCH = os.environ.get("FEEDLINE_PARITY_SUBJECT", "feedline") == "torch"
@@ -17,3 +23,15 @@ else:
     from feedline import DataLoader as Loader
 
 __all__ = ["SUBJECT_IS_TORCH", "Loader"]
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now stays: to look through it after every test would take too long."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _no_garbage_of_other_tests() -> Iterator[None]:
+    yield
+    gc.collect()
