@@ -136,7 +136,7 @@ class InlineIter(Placed, _SingleProcessDataLoaderIter):
                         self._native.files, self._native.prototype, index, self._address
                     )
             return self._stack.batch(self._get, index) if made is None else made
-        by_sample = self._auto_collation and not getattr(self._dataset, "__getitems__", None)
+        by_sample = self._auto_collation and not _structure.gives_batches(self._dataset)
         if not by_sample:
             try:
                 return self._dataset_fetcher.fetch(index)

@@ -25,7 +25,7 @@ import torch
 from torch.utils.data import _DatasetKind
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDataLoaderIter
 
-from feedline import _parcel
+from feedline import _parcel, _structure
 from feedline._engine import Board, Collected, Hold
 from feedline._failure import Failed, OwnError, Raise, failure
 from feedline._pace import Pace
@@ -177,7 +177,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
             return whole, "samples have no fixed structure"
         if self._options.dispatch == "batch" or self._options.rng == "torch":
             return whole, "it was asked for"
-        if getattr(self._dataset, "__getitems__", None):
+        if _structure.gives_batches(self._dataset):
             return whole, "the dataset has __getitems__"
         return whole, "there is a collate_fn" if self._auto_collation else "samples are not collated"
 

@@ -191,7 +191,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             and self._dataset_kind == _DatasetKind.Map
             and self._options.rng != "torch"
             and _structure.collates_by_default(self.collate_fn)
-            and not getattr(self.dataset, "__getitems__", None)
+            and not _structure.gives_batches(self.dataset)
         )
 
     def _native(self) -> Native | None:

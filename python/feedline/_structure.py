@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 import torch
+from torch.utils.data import Subset
 from torch.utils.data._utils import collate as torch_collate
 
 from feedline._engine import Collected, Columns, Commons, FileRows, Hold
@@ -70,6 +71,13 @@ def _numpy_dtypes() -> dict[Any, torch.dtype]:
         except TypeError:  # one that this torch does not know
             continue
     return pairs
+
+
+def gives_batches(dataset: Any) -> bool:
+    """Whether a dataset has its own way to load the samples of a batch."""
+    while type(dataset) is Subset:
+        dataset = dataset.dataset  # whose way it takes, if there is one
+    return bool(getattr(dataset, "__getitems__", None))
 
 
 def collates_by_default(collate_fn: Any) -> bool:

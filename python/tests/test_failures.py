@@ -8,7 +8,7 @@ import pytest
 import torch
 from compare import assert_same, clone
 from conftest import SUBJECT_IS_TORCH, Loader
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, Subset
 
 pytestmark = [
     pytest.mark.timeout(120),
@@ -372,3 +372,14 @@ def test_batches_that_are_kept_do_not_change(dispatch: dict, persistent: bool, o
     assert_same(kept, copies)
     for epoch in others:
         assert_same(epoch, copies)
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_of_a_subset_only_what_failed_is_left_out(workers: int) -> None:
+    # It could load a whole batch at once, but does so one by one, as its dataset does.
+    subset = Subset(Faulty(bad=[3, 8]), [1, 3, 5, 7, 8, 11])
+    loader = Loader(subset, batch_size=3, num_workers=workers, on_error="skip")
+    assert [batch["index"].tolist() for batch in loader] == [[1, 5], [7, 11]]
+    assert [failure["index"] for failure in loader.failures()] == [1, 4]
+    if workers:
+        assert "share the rows of a batch" in loader.explain()
