@@ -24,6 +24,7 @@
 //! | [`Engine`] | threads around all of it, and the life-cycle contract |
 //! | [`Failure`], [`OnFailure`], [`Manifest`] | what happens to samples that cannot be loaded |
 //! | [`Gauges`] | where the time goes |
+//! | [`Tuner`], [`Seen`], [`Limits`] | how many workers there should be, a pure function of what was seen |
 //! | [`State`] | a saved place |
 //!
 //! This crate knows nothing of files, codecs, Python or async. Most users want the `feedline` crate, which
@@ -50,6 +51,7 @@ mod state;
 mod sync;
 mod taken;
 mod tray;
+mod tuner;
 mod work;
 
 pub use batch::Batch;
@@ -73,4 +75,5 @@ pub use schedule::Window;
 pub use slab::{Arena, Slab};
 pub use state::{State, StateError};
 pub use tray::Tray;
+pub use tuner::{Limits, Seen, Tuner};
 pub use work::{Run, Unit, Work};
