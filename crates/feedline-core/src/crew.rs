@@ -218,13 +218,14 @@ impl<W: Work> Shared<W> {
     }
 
     /// Wakes a worker if there is something to do, two if it takes a while. Those do the same, so that a crowd
-    /// is soon awake when it is needed, and no more than needed otherwise.
-    pub(crate) fn nudge(&self, state: &mut State<W>) {
-        if state.idle > 0 && state.has_step(&self.work) {
+    /// is soon awake when it is needed, and no more than needed otherwise. The lock is given back first: who is
+    /// woken while it is held only queues for it, and a crowd would come one by one.
+    pub(crate) fn nudge(&self, mut state: MutexGuard<'_, State<W>>) {
+        let slow = state.batch_time() > 10 * WAKE_UP;
+        let count = if state.idle > 0 && state.has_step(&self.work) { 1 + usize::from(slow) } else { 0 };
+        drop(state);
+        for _ in 0..count {
             self.to_do.notify_one();
-            if state.batch_time() > 10 * WAKE_UP {
-                self.to_do.notify_one();
-            }
         }
     }
 
@@ -354,8 +355,7 @@ impl<W: Work> Shared<W> {
             self.wake_consumer(&state);
             state = match step {
                 Step::Fill(claim) => {
-                    self.nudge(&mut state);
-                    drop(state);
+                    self.nudge(state);
                     self.fill(&mut own, claim)
                 }
                 Step::Draw(draft, last) => {
@@ -366,9 +366,9 @@ impl<W: Work> Shared<W> {
             };
         }
         state.running[id] = false;
-        // What this worker might have been woken for is left to another.
-        self.nudge(&mut state);
         self.wake_consumer(&state);
+        // What this worker might have been woken for is left to another.
+        self.nudge(state);
     }
 
     pub(crate) fn rest<'a>(

@@ -182,7 +182,7 @@ impl<W: Work> Engine<W> {
     pub fn set_window(&mut self, window: Window) {
         let mut state = lock(&self.shared.state);
         state.schedule.set_window(window);
-        self.shared.nudge(&mut state);
+        self.shared.nudge(state);
     }
 
     /// Lets the workers begin with the epoch that the consumer will ask for next.
@@ -190,7 +190,7 @@ impl<W: Work> Engine<W> {
         self.check_process()?;
         let mut state = lock(&self.shared.state);
         state.allow();
-        self.shared.nudge(&mut state);
+        self.shared.nudge(state);
         Ok(())
     }
 
@@ -241,9 +241,10 @@ impl<W: Work> Engine<W> {
         // Where a batch takes little longer than waking a worker, one that found enough ready sleeps until half
         // of that is gone, and then has several to do.
         if state.batch_time() > 10 * WAKE_UP || state.schedule.ready() <= state.enough / 2 {
-            shared.nudge(&mut state);
+            shared.nudge(state);
+        } else {
+            drop(state);
         }
-        drop(state);
         let end = now();
         self.consumer.waiting += end - asked;
         // Time between epochs is not time spent on a batch.
@@ -283,19 +284,18 @@ impl<W: Work> Engine<W> {
                 Step::Wait(_) => {}
             }
         }
-        shared.nudge(&mut state);
         state.consumer_waits = true;
-        if let Some(patience) = self.patience(&state) {
-            let news = shared.news.load(Relaxed);
-            drop(state);
+        let (patience, news) = (self.patience(&state), shared.news.load(Relaxed));
+        shared.nudge(state);
+        if let Some(patience) = patience {
             let start = now();
             // Not at the first news: a batch or two later there is more to take for the same visit.
             let ready = || start.elapsed() > patience / 2 && shared.news.load(Relaxed) != news;
             while start.elapsed() < patience && !ready() {
                 std::hint::spin_loop();
             }
-            state = lock(&shared.state);
         }
+        state = lock(&shared.state);
         if !state.schedule.can_take() && state.fatal.is_none() {
             state.consumer_sleeps = true;
             state = match deadline {
