@@ -87,7 +87,6 @@ class Board:
     def post(
         self,
         indices: Any,
-        *,
         units: int,
         run: int,
         kind: int,

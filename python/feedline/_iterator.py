@@ -18,7 +18,6 @@ import weakref
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,6 +27,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDat
 from feedline import _parcel, _structure
 from feedline._engine import Board, Collected, Hold
 from feedline._failure import Failed, OwnError, Raise, failure
+from feedline._order import views
 from feedline._pace import Pace
 from feedline._place import Place, Placed
 from feedline._report import Report
@@ -61,6 +61,14 @@ DEATHS = 2
 STILLBORN = 3
 
 
+@dataclass
+class Deaths:
+    """How often a worker died at which unit of a batch, and those given up because of that."""
+
+    at: dict[int, int] = field(default_factory=dict)
+    given_up: list[Failed] = field(default_factory=list)
+
+
 @dataclass(slots=True, eq=False)
 class Delivery:
     """A batch on its way."""
@@ -73,9 +81,13 @@ class Delivery:
     sampler: Any = None
     ticket: int = -1
     size: int = 0
-    #: How often a worker died at a unit, and those given up because of that.
-    deaths: dict[int, int] = field(default_factory=dict)
-    given_up: list[Failed] = field(default_factory=list)
+    #: Hardly any batch has this; and what is made for every batch is what a tiny one costs.
+    deaths: Deaths | None = None
+
+    @property
+    def given_up(self) -> list[Failed]:
+        """The units that ended too many workers."""
+        return self.deaths.given_up if self.deaths is not None else []
 
 
 class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
@@ -189,6 +201,8 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
 
     def _reset(self, loader: DataLoader[Any], first_iter: bool = False) -> None:
         _BaseDataLoaderIter._reset(self, loader, first_iter)
+        if (quick := views(self._index_sampler)) is not None:
+            self._sampler_iter = quick
         for delivery in self._deliveries:
             self._board.revoke(delivery.ticket)
         self._leaving += self._deliveries
@@ -281,7 +295,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         if number in self._progress.beyond:
             return True  # delivered before the state was saved from which this epoch goes on
         rows = len(index) if self._auto_collation and hasattr(index, "__len__") else 1
-        in_rows = self._is_in_rows() and rows > 0 and isinstance(index, (list, tuple))
+        in_rows = self._is_in_rows() and rows > 0 and isinstance(index, (list, tuple, memoryview))
         worker = self._next_worker() if self._bound_to_worker else -1
         kind = ROWS if in_rows else BATCH
         delivery = Delivery(number, index, rows, kind, worker, sampler)
@@ -320,22 +334,12 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         only = delivery.worker if self._bound_to_worker else None
         quiet = delivery.kind == ROWS and run == units and self._pace.may_be_quiet(units)
         self._unheard |= quiet
-        post = partial(
-            self._board.post,
-            units=units,
-            run=run,
-            kind=delivery.kind,
-            only=only,
-            generation=self._generation,
-            size=size,
-            schema=schema,
-            quiet=quiet,
-        )
+        ticket = units, run, delivery.kind, only, self._generation, size, schema, quiet
         try:
-            delivery.ticket = post(delivery.index)
+            delivery.ticket = self._board.post(delivery.index, *ticket)
         except (TypeError, OverflowError):
             # Not integers: any index travels as a pickle.
-            delivery.ticket = post(pickle.dumps(delivery.index))
+            delivery.ticket = self._board.post(pickle.dumps(delivery.index), *ticket)
         if self._trace:
             self._trace.posted(delivery.ticket, self._epoch, delivery.number)
 
@@ -440,7 +444,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
             return f"batch {delivery.number} of its stream"
         if delivery.kind == ROWS:
             return f"sample {delivery.index[unit]!r} (row {unit} of batch {delivery.number})"
-        shown = repr(delivery.index)
+        shown = repr(list(delivery.index) if isinstance(delivery.index, memoryview) else delivery.index)
         return f"batch {delivery.number} (samples {shown if len(shown) < 200 else shown[:200] + '…'})"
 
     # Workers that die
@@ -498,13 +502,16 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
                 self._board.give_up(ticket, one, worker)
             return
         what = self._name(delivery, unit)
-        delivery.deaths[unit] = delivery.deaths.get(unit, 0) + 1
-        if delivery.deaths[unit] < DEATHS:
+        deaths = delivery.deaths = delivery.deaths or Deaths()
+        deaths.at[unit] = deaths.at.get(unit, 0) + 1
+        if deaths.at[unit] < DEATHS:
             self._to_say.append(f"{text} It was loading {what}, which will be tried once more.")
             return
         error = f"{text} It was loading {what}, which has now ended {DEATHS} workers."
         index = delivery.index[unit] if delivery.kind == ROWS else delivery.index
-        delivery.given_up.append(Failed(unit, index, OwnError(error)))  # type: ignore[arg-type]
+        if isinstance(index, memoryview):
+            index = list(index)
+        deaths.given_up.append(Failed(unit, index, OwnError(error)))  # type: ignore[arg-type]
         self._board.give_up(ticket, unit, worker)
         if self._streams:
             # What comes after it in the stream cannot be reached.
@@ -539,8 +546,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         if collected.odd:
             self._learned.note_odd(collected.odd)
             delivery.kind = BATCH
-            delivery.deaths.clear()
-            delivery.given_up.clear()
+            delivery.deaths = None
             self._post(delivery)
             self._deliveries.appendleft(delivery)
             return None

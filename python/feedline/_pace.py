@@ -31,7 +31,7 @@ TINY_BATCHES = 64
 #: If the consumer sleeps for a larger share of the time, one worker is not enough for short batches; where there are
 #: fewer processors than workers and consumer, for a larger one still.
 CROWD = 0.1
-CROWD_ON_FEW = 0.5
+CROWD_ON_FEW = 0.25
 
 #: A batch that takes no longer than this is not worth sharing.
 SHORT = 300e-6

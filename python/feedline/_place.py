@@ -140,8 +140,11 @@ class Progress:
 
     def note(self, number: int, sampler: Any = None) -> None:
         """A batch (by its number in the order) has been handed over, or has failed, or was left out."""
-        self.beyond.add(number)
-        while self.delivered in self.beyond:
+        if number == self.delivered:
+            self.delivered += 1
+        else:
+            self.beyond.add(number)
+        while self.beyond and self.delivered in self.beyond:
             self.beyond.remove(self.delivered)
             self.delivered += 1
         self.sampler = sampler

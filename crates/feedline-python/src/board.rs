@@ -4,9 +4,10 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use feedline_board::{Extent, Post, Wake};
 use pyo3::{
+    buffer::PyBuffer,
     exceptions::{PyRuntimeError, PyValueError},
     prelude::*,
-    types::{PyBytes, PyInt, PyList, PyTuple},
+    types::{PyBytes, PyInt, PyList, PyMemoryView, PyTuple},
 };
 
 use crate::{
@@ -68,11 +69,11 @@ impl Board {
         Ok(self.get()?.has_room())
     }
 
-    /// Posts a batch and returns the number of its ticket. `indices` is a list or a tuple of integers, or
-    /// bytes that the workers unpickle. `run` is how many units a worker takes at once, `only` the one worker
+    /// Posts a batch and returns the number of its ticket. `indices` is a list, a tuple or an array of integers,
+    /// or bytes that the workers unpickle. `run` is how many units a worker takes at once, `only` the one worker
     /// that may take it, `size` and `schema` what is known of its rows. It wakes those
     /// who may take it; if `quiet`, one of them, and only if all sleep.
-    #[pyo3(signature = (indices, *, units, run, kind, only=None, generation=0, size=0, schema=0, quiet=false))]
+    #[pyo3(signature = (indices, units, run, kind, only=None, generation=0, size=0, schema=0, quiet=false))]
     #[allow(clippy::too_many_arguments)] // They are a ticket.
     fn post(
         &mut self,
@@ -240,6 +241,12 @@ fn write_indices(payload: &mut Vec<u8>, indices: &Bound<'_, PyAny>) -> PyResult<
     if let Ok(bytes) = indices.cast_exact::<PyBytes>() {
         payload.extend_from_slice(&PICKLED.to_le_bytes());
         payload.extend_from_slice(bytes.as_bytes());
+        return Ok(());
+    }
+    if indices.cast_exact::<PyMemoryView>().is_ok() {
+        let buffer = PyBuffer::<i64>::get(indices)?;
+        payload.extend_from_slice(&LIST.to_le_bytes());
+        payload.extend_from_slice(bytemuck::cast_slice(&buffer.to_vec(indices.py())?));
         return Ok(());
     }
     let mut write = |index: &Bound<'_, PyAny>| -> PyResult<()> {
