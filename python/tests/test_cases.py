@@ -20,8 +20,8 @@ SHAPE = (12, 14, 16)
 #: z, y, x.
 SPACING = (3.0, 1.0, 1.5)
 CASES = 5
-#: Of these, so many fit into the cache.
-MANY, ROOM = 24, 11
+#: Of so many cases, about half fit into a cache of so many bytes: as many as the batches under way may be of.
+MANY, ROOM = 24, 76 << 10
 
 
 @pytest.fixture(scope="module")
@@ -223,7 +223,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("many")
     for number in range(MANY):
         (root / f"{number:02}").mkdir()
-        nrrd.write(str(root / f"{number:02}" / "ct.nrrd"), np.full((6, 7, 8), number, np.int16))
+        nrrd.write(str(root / f"{number:02}" / "ct.nrrd"), np.full((7, 7, 7), number, np.int16))
     return root
 
 
@@ -241,28 +241,23 @@ def test_every_case_is_loaded_once_in_an_epoch_and_no_more_is_kept_than_may_be(
             loads[int(Path(path).parent.name)] += 1
         return original(path, **kwargs)
 
-    whole = Volumes.folder(many, ct="ct.nrrd").slices((0, 1, 2), 5)
-    ends = []
-    for number in range(2):
-        whole.case(number)
-        ends.append(whole._cache.stats()["bytes"])
-    first, second = ends
-    # As many as the batches under way may be of, and fewer than half of all.
-    room = first + (second - first) * ROOM
     monkeypatch.setattr(cases, "read", counting)
-    dataset = Volumes.folder(many, ct="ct.nrrd").slices((0, 1, 2), 5).cache(room)
+    dataset = Volumes.folder(many, ct="ct.nrrd").slices((0, 1, 2), 5).cache(ROOM)
     order = GroupBatches(dataset.groups, batch, together=1)
     options = {"native": "off"} if kind == "processes" else {}
     loader = DataLoader(dataset, batch_sampler=order, num_workers=workers, **options)
     for epoch in (1, 2):
         seen = []
         for made in loader:
-            assert dataset._cache.stats()["bytes"] <= room
+            assert dataset._cache.stats()["bytes"] <= ROOM
             seen += made["ct"].flatten(1)[:, 0].tolist()
         assert sorted(seen) == [case for case in range(MANY) for _ in range(15)]
         # What was kept from the epoch before need not be loaded, if its turn comes before it is dropped.
         assert max(loads) <= epoch
         assert epoch == 2 or list(loads) == [1] * MANY
+    stats = dataset._cache.stats()
+    assert (stats["private"], stats["too_large"]) == (0, 0)
+    assert stats["entries"] < MANY / 2 + 2 < stats["evictions"]
 
 
 def test_without_room_cases_are_loaded_again(root: Path) -> None:

@@ -8,9 +8,8 @@
 //! in which there may be one of the tokens that are found before words are: they have marks of their own, mostly brackets.
 
 use std::{
-    cell::RefCell,
     collections::HashMap,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::{Mutex, PoisonError},
 };
 
 use serde_json::Value;
@@ -18,7 +17,7 @@ use tokenizers::Tokenizer;
 
 use crate::BoxError;
 
-/// A thread keeps no more words than this, and none that are longer. Both bound its memory to some megabytes.
+/// Of each thread, no more words are kept than this, and none that are longer. Both bound its memory to some megabytes.
 const MOST_WORDS: usize = 1 << 16;
 const LONGEST: usize = 64;
 
@@ -34,8 +33,6 @@ enum Manner {
 /// What is known of a tokenizer that keeps words apart.
 #[derive(Debug)]
 pub(crate) struct Words {
-    /// Whose words a thread has.
-    number: u64,
     manner: Manner,
     /// The first letters of tokens that are found before words are.
     marks: Vec<u8>,
@@ -44,26 +41,21 @@ pub(crate) struct Words {
     /// What is put around a text.
     pub(crate) before: Vec<i64>,
     pub(crate) after: Vec<i64>,
+    /// What threads have seen, while none uses it: threads end with an epoch, and words come again in the next.
+    seen: Mutex<Vec<Seen>>,
 }
 
-/// What a thread has seen of the words of one tokenizer.
-#[derive(Default)]
+/// What a thread has seen.
+#[derive(Debug, Default)]
 struct Seen {
-    number: u64,
     /// Where the numbers of a word are.
     places: HashMap<Box<str>, (u32, u32)>,
     ids: Vec<u32>,
 }
 
-thread_local! {
-    static SEEN: RefCell<Seen> = RefCell::default();
-}
-
 impl Words {
     /// If the tokenizer that a file describes keeps words apart. `special` says whether something is put around texts.
     pub(crate) fn of(file: &Value, tokenizer: &Tokenizer, special: bool) -> Option<Self> {
-        /// One for each tokenizer of the process; 0 is nobody's.
-        static NUMBER: AtomicU64 = AtomicU64::new(1);
         let manner = manner(&file["pre_tokenizer"])?;
         if !is_local(&file["normalizer"]) || !is_certain(&file["model"]) {
             return None;
@@ -90,7 +82,7 @@ impl Words {
         // An `a` that is nothing would not say where the text is.
         let at = whole.windows(alone.len().max(1)).position(|part| part == alone)?;
         let (before, after) = (whole[..at].to_vec(), whole[at + alone.len()..].to_vec());
-        Some(Self { number: NUMBER.fetch_add(1, Relaxed), manner, marks, plain, before, after })
+        Some(Self { manner, marks, plain, before, after, seen: Mutex::default() })
     }
 
     /// How many numbers are put around a text.
@@ -112,18 +104,17 @@ impl Words {
             ids.extend(made.get_ids().iter().take(most).map(|id| i64::from(*id)));
             return Ok(());
         }
-        SEEN.with_borrow_mut(|seen| {
-            if seen.number != self.number {
-                *seen = Seen { number: self.number, ..Seen::default() };
-            }
-            let mut rest = text;
-            while ids.len() < end {
-                let Some(word) = self.next(&mut rest) else { break };
-                seen.add(tokenizer, word, ids)?;
-            }
-            ids.truncate(end);
-            Ok(())
-        })
+        let all = || self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = all().pop();
+        let mut seen = taken.unwrap_or_default();
+        let mut rest = text;
+        while ids.len() < end {
+            let Some(word) = self.next(&mut rest) else { break };
+            seen.add(tokenizer, word, ids)?;
+        }
+        ids.truncate(end);
+        all().push(seen);
+        Ok(())
     }
 
     /// Whether there may be a token that is found before words are.
@@ -375,6 +366,6 @@ mod tests {
             ids.clear();
             words.tokenize(&tokenizer, &number.to_string(), usize::MAX, &mut ids).unwrap();
         }
-        SEEN.with_borrow(|seen| assert_eq!(seen.places.len(), 10));
+        assert_eq!(words.seen.lock().unwrap()[0].places.len(), 10);
     }
 }
