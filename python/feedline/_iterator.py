@@ -113,7 +113,13 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         self._arrival = loader._arrival_of(self)
         self._trace = Trace(loader._trace_file()) if loader.trace else None
         self._board = Board(self._ground.commons, self._num_workers, JOURNAL if self._trace else 0)
-        self._pace = Pace(self._num_workers, options.strict_window, self._prefetch_factor, self._learned)
+        self._pace = Pace(
+            self._num_workers,
+            options.strict_window,
+            self._prefetch_factor,
+            self._learned,
+            self._native is not None,
+        )
         self._deliveries: deque[Delivery] = deque()
         self._leaving: list[Delivery] = []
         self._epochs = -1

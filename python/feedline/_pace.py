@@ -29,7 +29,7 @@ TINY_BYTES = 1 << 20
 TINY_BATCHES = 64
 
 #: If the consumer sleeps for a larger share of the time, one worker is not enough for short batches; where there are
-#: fewer processors than workers and consumer, for a larger one still.
+#: fewer processors than workers and consumer, for a larger one still, unless workers can do without Python.
 CROWD = 0.1
 CROWD_ON_FEW = 0.25
 
@@ -87,7 +87,9 @@ class Learned:
 class Pace:
     """The window and the runs of one iterator."""
 
-    def __init__(self, workers: int, strict: bool, prefetch_factor: int, learned: Learned) -> None:
+    def __init__(
+        self, workers: int, strict: bool, prefetch_factor: int, learned: Learned, native: bool = False
+    ) -> None:
         self._workers = workers
         self._strict = strict
         self._prefetch = prefetch_factor * workers
@@ -102,7 +104,7 @@ class Pace:
         self._rows_each = 0
         # When batches were last posted, how long the consumer had slept by then, and for which share of the time.
         self._posted, self._blocked, self._asleep = time.monotonic(), 0.0, 0.0
-        self._crowd = CROWD if workers < processors() else CROWD_ON_FEW
+        self._crowd = CROWD if native or workers < processors() else CROWD_ON_FEW
 
     def window(self, in_rows: bool) -> int:
         """How many batches may be on their way."""

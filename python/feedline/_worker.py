@@ -211,11 +211,18 @@ class Worker:
             except Exception:
                 self._init_error = ExceptionWrapper(where=self._where)
             while not self._seat.is_over:
-                claim = self._seat.claim(LOOK)
+                claim = self._claim()
                 if claim is not None:
                     self._do(claim)
                 elif not self._setup.threads and _is_gone(self._setup.parent):
                     return  # where a process cannot be watched, look now and then
+
+    def _claim(self) -> Claim | None:
+        """Something to do; what can be done without Python is done by then."""
+        native = self._setup.native
+        if native is None or self._init_error is not None:
+            return self._seat.claim(LOOK)
+        return self._seat.serve_files(native.files, (self._setup.base_seed, self._generation), LOOK)
 
     @contextmanager
     def _as_worker(self) -> Iterator[None]:

@@ -469,7 +469,11 @@ class Volumes:
         return self._into(Parts(per_case, function))
 
     def cache(self, max_bytes: int) -> Self:
-        """Keep cases as they are before they are cut, up to so many bytes; 1 GiB unless it is said."""
+        """Keep cases as they are before they are cut, up to so many bytes; 1 GiB unless it is said.
+
+        With `feedline.GroupBatches` each case is loaded once in an epoch if there is room for those that the batches
+        under way are of; a ``prefetch_factor`` of the loader bounds these.
+        """
         new = copy(self)
         new._cache = SharedCache(max_bytes)
         return new

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import os
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tifffile
 from feedline.bench import data
 from feedline.bench.data import cells, text, volumes
 from feedline.bench.request import BadRequestError, Request, seconds_of
@@ -284,6 +286,19 @@ def test_a_volume_and_a_cell_are_files_of_their_format() -> None:
     written = cells.tiff(pixels)
     assert written[:4] == b"II*\0"
     assert np.array_equal(np.frombuffer(written[-pixels.nbytes :], np.uint16).reshape(pixels.shape), pixels)
+    pages = tifffile.imread(io.BytesIO(cells.tiff_of_pages(pixels)))
+    assert np.array_equal(pages, pixels.transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize(
+    ("study", "variant"), [("cells", "read"), ("cells", "pages"), ("text", "pieces"), ("text", "jsonl")]
+)
+def test_what_needs_no_python_gives_what_python_gives(tmp_path: Path, study: str, variant: str) -> None:
+    asked = {"study": study, "variant": variant, "scale": "smoke", "batch": 8, "batches": 2, "workers": 2}
+    asked |= {"cache": str(tmp_path), "reference": str(tmp_path / "first.npz")}
+    assert run(asked | {"contestant": "torch", "mode": "keep"})[-1]["event"] == "result"
+    checked = run(asked | {"contestant": "native", "mode": "check"})[-1]
+    assert (checked["same"], checked["difference"]) == (True, 0.0)
 
 
 def test_the_process_of_a_measurement_ends_with_the_command(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ SHAPE = (12, 14, 16)
 #: z, y, x.
 SPACING = (3.0, 1.0, 1.5)
 CASES = 5
+#: Of so many cases, about half fit into a cache of so many bytes: as many as the batches under way may be of.
+MANY, ROOM = 24, 76 << 10
 
 
 @pytest.fixture(scope="module")
@@ -213,6 +215,50 @@ def test_a_case_is_loaded_once_for_all_workers(
     for _ in range(2):
         list(DataLoader(dataset, batch_size=1, shuffle=True, **options))
     assert loads.value == 2 * CASES  # two files
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """More cases than there will be room for."""
+    root = tmp_path_factory.mktemp("many")
+    for number in range(MANY):
+        (root / f"{number:02}").mkdir()
+        nrrd.write(str(root / f"{number:02}" / "ct.nrrd"), np.full((7, 7, 7), number, np.int16))
+    return root
+
+
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+@pytest.mark.parametrize("batch", [1, 2, 4, 8])
+@pytest.mark.parametrize("workers", [1, 2, 4, 8])
+def test_every_case_is_loaded_once_in_an_epoch_and_no_more_is_kept_than_may_be(
+    many: Path, workers: int, batch: int, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads = multiprocessing.Array("i", MANY)
+    original = cases.read
+
+    def counting(path: str, **kwargs: object) -> object:
+        with loads.get_lock():
+            loads[int(Path(path).parent.name)] += 1
+        return original(path, **kwargs)
+
+    monkeypatch.setattr(cases, "read", counting)
+    dataset = Volumes.folder(many, ct="ct.nrrd").slices((0, 1, 2), 5).cache(ROOM)
+    order = GroupBatches(dataset.groups, batch, together=1)
+    options = {"native": "off"} if kind == "processes" else {}
+    # Asked for, it bounds the batches under way, also while one is held up.
+    loader = DataLoader(dataset, batch_sampler=order, num_workers=workers, prefetch_factor=2, **options)
+    for epoch in (1, 2):
+        seen = []
+        for made in loader:
+            assert dataset._cache.stats()["bytes"] <= ROOM
+            seen += made["ct"].flatten(1)[:, 0].tolist()
+        assert sorted(seen) == [case for case in range(MANY) for _ in range(15)]
+        # What was kept from the epoch before need not be loaded, if its turn comes before it is dropped.
+        assert max(loads) <= epoch
+        assert epoch == 2 or list(loads) == [1] * MANY
+    stats = dataset._cache.stats()
+    assert (stats["private"], stats["too_large"]) == (0, 0)
+    assert stats["entries"] < MANY / 2 + 2 < stats["evictions"]
 
 
 def test_without_room_cases_are_loaded_again(root: Path) -> None:

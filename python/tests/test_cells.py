@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 import struct
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +164,24 @@ def test_batches(folder: Path, workers: int) -> None:
     expected = [tifffile.imread(path).transpose(2, 0, 1) for path in cells.paths]
     np.testing.assert_array_equal(images.numpy(), np.stack(expected))
     assert torch.cat([labels for _, labels in batches]).tolist() == [0] * 5 + [1] * 5
+
+
+def test_threads_go_on_while_somebody_else_has_the_lock_of_python(tmp_path: Path) -> None:
+    path = write(tmp_path, numbers((40, 50, 5), "u2"), **TOGETHER)
+    loader = DataLoader(Cells([path] * 1000), 4, num_workers=1, prefetch_factor=20, native="require")
+    batches = iter(loader)
+    # By then, it is known what rows look like.
+    for _ in range(60):
+        next(batches)
+    interval, deadline, units = sys.getswitchinterval(), time.monotonic() + 30, 0
+    sys.setswitchinterval(1000)
+    try:
+        # All that is asked for ahead, while this thread lets go of nothing.
+        while units < 4 * 80 and time.monotonic() < deadline:
+            units = loader.stats()["workers"][0]["units"]
+    finally:
+        sys.setswitchinterval(interval)
+    assert units == 4 * 80
 
 
 def test_cells_can_be_sent_and_shown(folder: Path) -> None:

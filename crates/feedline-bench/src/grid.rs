@@ -98,7 +98,7 @@ pub const STUDIES: [Study; 5] = [
     Study {
         name: "cells",
         about: "small microscope images of five channels, one file each: what do many files cost?",
-        variants: &["read", "open", "resize"],
+        variants: &["read", "open", "resize", "pages"],
         published: &[(0, 797.6), (2, 1480.5), (4, 2843.6), (8, 5177.6), (16, 7052.9), (32, 8781.6)],
         published_as: "89,572 files read, batch 30; DALI with 7 threads and a V100 needed 3.98 s for an epoch where torch \
                        with 8 workers needed 8.2 s",
@@ -109,7 +109,7 @@ pub const STUDIES: [Study; 5] = [
     Study {
         name: "text",
         about: "reviews that are cut into words and padded: what does handing over small items cost?",
-        variants: &["jsonl", "files", "tokens"],
+        variants: &["jsonl", "files", "tokens", "pieces"],
         published: &[],
         published_as: "fastest at batch 128 with one worker and page-locked memory",
         smoke: preset(&[0, 1, 2], &[128], None),

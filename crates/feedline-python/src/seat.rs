@@ -18,6 +18,8 @@ use crate::{
     parcel::{self, place_after},
 };
 
+/// A ticket of rows, as the workers' Python code has it.
+const ROWS: u32 = 0;
 /// The ticket is not what its first sample let expect: it must be made in one place.
 const ODD_TICKET: u32 = 1;
 /// No ticket will ever be what rows can be made of.
@@ -94,10 +96,7 @@ impl Seat {
             claim = py.detach(|| seat.claim(limit));
         }
         py.check_signals()?;
-        Ok(claim.map(|claim| {
-            let pickled = matches!(read_indices(self.seat.payload(&claim)), Some(Indices::Pickled(_)));
-            Claim(claim, pickled)
-        }))
+        Ok(claim.map(|claim| self.claimed(claim)))
     }
 
     /// Leaves a number for the consumer.
@@ -237,6 +236,30 @@ impl Seat {
         Ok((rows.objects, failures))
     }
 
+    /// Makes rows from files, claim after claim, without Python and without asking for its lock in between. Returns a
+    /// claim that needs Python: rows of a structure or a generation that is new here, or one that could not be made.
+    /// None if there was nothing to do for so many seconds, or it is over.
+    fn serve_files(
+        &mut self,
+        py: Python<'_>,
+        files: &FileRows,
+        address: (u64, u64),
+        seconds: f64,
+    ) -> PyResult<Option<Claim>> {
+        let limit = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO);
+        let left = py.detach(|| {
+            while let Some(claim) = self.seat.claim(limit) {
+                if !self.fill_known(&claim, files, address) {
+                    return Some(claim);
+                }
+                self.seat.done(&claim, None);
+            }
+            None
+        });
+        py.check_signals()?;
+        Ok(left.map(|claim| self.claimed(claim)))
+    }
+
     /// Marks a claim as done, with a note.
     #[pyo3(signature = (claim, note=None))]
     fn done(&mut self, claim: &Claim, note: Option<&[u8]>) -> PyResult<()> {
@@ -295,6 +318,44 @@ struct Rows {
 }
 
 impl Seat {
+    fn claimed(&self, claim: feedline_board::Claim) -> Claim {
+        let pickled = matches!(read_indices(self.seat.payload(&claim)), Some(Indices::Pickled(_)));
+        Claim(claim, pickled)
+    }
+
+    /// Fills the rows of a claim whose structure is known; whether all could be made. If not, they may be filled again.
+    fn fill_known(&self, claim: &feedline_board::Claim, files: &FileRows, address: (u64, u64)) -> bool {
+        if claim.kind != ROWS || claim.generation != address.1 {
+            return false;
+        }
+        let Some(Indices::Integers { values, .. }) = read_indices(self.seat.payload(claim)) else {
+            return false;
+        };
+        let Some(indices) = values.as_chunks::<8>().0.get(claim.units.clone()) else { return false };
+        let Some(offsets) = self.known.get(&self.seat.schema(claim, 0)).and_then(|columns| {
+            columns.get().offsets(claim.of).ok().filter(|_| columns.get().objects() == 0)
+        }) else {
+            return false;
+        };
+        let bytes = *offsets.last().expect("there is an end");
+        let Ok(Some(region)) = self.seat.region(claim, bytes) else { return false };
+        let start =
+            self.seat.commons().at(region.offset(), region.len()).expect("an extent lies in the commons");
+        let Some(columns) = files.columns(start, &offsets, claim.of, address) else { return false };
+        for (unit, index) in claim.units.clone().zip(indices) {
+            if self.seat.odd(claim) != 0 {
+                return true; // it will be made again, in one place
+            }
+            self.seat.at(claim, unit);
+            let Ok(index) = usize::try_from(i64::from_le_bytes(*index)) else { return false };
+            // SAFETY: the region is as long as its columns, and this row of it is ours until it is done.
+            if !unsafe { columns.write(index, unit) } {
+                return false;
+            }
+        }
+        true
+    }
+
     /// The indices of a claim's units.
     fn run_indices<'py>(
         &self,

@@ -12,4 +12,4 @@ pub mod read;
 
 pub use folder::{Folder, FolderError};
 pub use paths::Paths;
-pub use read::read_into;
+pub use read::{Reader, read_into};

@@ -6,11 +6,14 @@
 //!
 //! - The oldest batch is begun first. The taker that finds its batch not begun makes it; if somebody is at it, it makes
 //!   the next one that nobody has begun, and waits only if there is none.
+//! - Threads that compute are no use beyond the processors there are: they would take them from each other and from the taker.
+//!   So no more than those are started, and the others, that were asked for, once batches turn out to wait for something.
 //! - A panic is the result of its batch, and of no other.
 //! - Dropping the crew ends its threads after the batches they are at. A forked process has no threads and waits for none.
 
 use std::{
     collections::VecDeque,
+    num::NonZero,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
@@ -20,7 +23,9 @@ use std::{
 /// Threads that make batches ahead.
 pub struct Crew<T> {
     shared: Arc<Shared<T>>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// How many there may be.
+    most: usize,
     process: u32,
 }
 
@@ -42,11 +47,14 @@ struct State<T> {
     first: u64,
     /// How many of the first ones are begun.
     begun: usize,
+    threads: usize,
     asleep: usize,
     taker_waits: bool,
     is_over: bool,
     /// What the threads have done so far.
     busy: Duration,
+    /// So much of that time they have computed.
+    computed: Duration,
     made: u64,
 }
 
@@ -73,6 +81,11 @@ impl<T> State<T> {
         if let Some(slot) = place {
             *slot = Slot::Made(made);
         }
+    }
+
+    /// Whether one more thread would have something to do, and a processor to do it on: others wait for something else.
+    fn wants_more(&self) -> bool {
+        self.asleep == 0 && self.made >= 2 * self.threads as u64 && 2 * self.computed < self.busy
     }
 
     /// The next batch, if it is made.
@@ -107,12 +120,13 @@ impl<T> Shared<T> {
                 continue;
             };
             drop(state);
-            let began = Instant::now();
+            let (began, before) = (Instant::now(), computed());
             let made = self.make(&indices);
-            let busy = began.elapsed();
+            let (busy, computed) = (began.elapsed(), computed().saturating_sub(before));
             state = self.lock();
             state.end(number, made);
-            (state.busy, state.made) = (state.busy + busy, state.made + 1);
+            (state.busy, state.computed) = (state.busy + busy, state.computed + computed);
+            state.made += 1;
             if state.taker_waits {
                 self.made.notify_one();
             }
@@ -130,22 +144,32 @@ impl<T: Send + 'static> Crew<T> {
             batches: VecDeque::new(),
             first: 0,
             begun: 0,
+            threads: 0,
             asleep: 0,
             taker_waits: false,
             is_over: false,
             busy: Duration::ZERO,
+            computed: Duration::ZERO,
             made: 0,
         };
         let (posted, made) = (Condvar::new(), Condvar::new());
         let shared = Arc::new(Shared { make: Box::new(make), state: Mutex::new(state), posted, made });
-        let mut crew = Self { shared, threads: Vec::new(), process: std::process::id() };
-        for number in 0..threads {
-            let shared = Arc::clone(&crew.shared);
-            let name = format!("feedline-text-{number}");
+        let crew = Self { shared, threads: Mutex::default(), most: threads, process: std::process::id() };
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        for _ in 0..threads.min(processors) {
             // If one cannot be started, those that were are ended by the drop.
-            crew.threads.push(thread::Builder::new().name(name).spawn(move || shared.work())?);
+            crew.start_one()?;
         }
         Ok(crew)
+    }
+
+    fn start_one(&self) -> std::io::Result<()> {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let shared = Arc::clone(&self.shared);
+        let name = format!("feedline-text-{}", threads.len());
+        threads.push(thread::Builder::new().name(name).spawn(move || shared.work())?);
+        self.shared.lock().threads = threads.len();
+        Ok(())
     }
 
     /// Asks for a batch, to be taken after all that were asked for before.
@@ -154,6 +178,10 @@ impl<T: Send + 'static> Crew<T> {
         state.batches.push_back(Slot::Posted(indices));
         if state.asleep > 0 {
             self.shared.posted.notify_one();
+        } else if state.threads < self.most && state.wants_more() {
+            drop(state);
+            // Without it, batches are made all the same.
+            let _ = self.start_one();
         }
     }
 
@@ -210,11 +238,18 @@ impl<T> Drop for Crew<T> {
         }
         self.shared.lock().is_over = true;
         self.shared.posted.notify_all();
-        for thread in self.threads.drain(..) {
+        let threads = self.threads.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for thread in threads.drain(..) {
             // What its batches ended with is known to those who took them.
             let _ = thread.join();
         }
     }
+}
+
+/// How long this thread has computed so far.
+fn computed() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 #[cfg(test)]
@@ -243,6 +278,28 @@ mod tests {
                 assert_eq!(crew.take(LONG).unwrap().unwrap(), [batch, batch + 1]);
             }
             assert!(crew.take(LONG).is_none() && crew.is_empty());
+        }
+    }
+
+    #[test]
+    fn threads_beyond_the_processors_are_started_for_batches_that_wait() {
+        let processors = thread::available_parallelism().unwrap().get();
+        let crew = Crew::start(processors + 3, |_| ()).unwrap();
+        assert_eq!(crew.threads.lock().unwrap().len(), processors);
+        // Batches that compute, and batches that wait.
+        for (computed, expected) in [(900, processors), (400, processors + 3)] {
+            for _ in 0..1000 {
+                let mut state = crew.shared.lock();
+                (state.made, state.asleep) = (1000, 0);
+                state.busy = Duration::from_millis(1000);
+                state.computed = Duration::from_millis(computed);
+                let wanted = state.threads < crew.most && state.wants_more();
+                drop(state);
+                if wanted {
+                    crew.start_one().unwrap();
+                }
+            }
+            assert_eq!(crew.threads.lock().unwrap().len(), expected);
         }
     }
 

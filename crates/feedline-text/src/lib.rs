@@ -14,6 +14,7 @@
 //! | `tokenize.rs` | texts to numbers |
 //! | `hash.rs` | by a hash of each word |
 //! | `vocabulary.rs` | by a tokenizer of Hugging Face, with the feature `tokenizers` |
+//! | `words.rs` | the numbers of words that come again, where such a tokenizer keeps words apart |
 //! | `tokens.rs` | texts that are numbers already |
 //! | `text.rs` | all of that put together |
 //! | `batch.rs` | batches: padded with a mask, or ragged |
@@ -34,6 +35,8 @@ mod tokenize;
 mod tokens;
 #[cfg(feature = "tokenizers")]
 mod vocabulary;
+#[cfg(feature = "tokenizers")]
+mod words;
 
 pub use arena::Arena;
 pub use batch::{Scratch, Shape, TextBatch};

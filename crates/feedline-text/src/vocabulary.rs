@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use tokenizers::{Tokenizer, TruncationParams};
+use tokenizers::{Tokenizer, TruncationDirection, TruncationParams};
 
-use crate::{BoxError, Place, TextError, Tokenize};
+use crate::{BoxError, Place, TextError, Tokenize, words::Words};
 
 /// The largest file that is read as a tokenizer.
 const LARGEST: u64 = 1 << 30;
@@ -15,6 +15,8 @@ pub struct Vocabulary {
     tokenizer: Tokenizer,
     special: bool,
     most: usize,
+    /// If it keeps words apart, in which case the tokenizer leaves it to us to cut texts short.
+    words: Option<Words>,
 }
 
 impl Vocabulary {
@@ -38,12 +40,32 @@ impl Vocabulary {
         let mut tokenizer = Tokenizer::from_bytes(json)?;
         // Batches are padded as is asked for, whatever the file says.
         tokenizer.with_padding(None);
-        Ok(Self { tokenizer, special, most: usize::MAX })
+        let own = tokenizer.get_truncation().cloned();
+        tokenizer.with_truncation(None)?;
+        let file = serde_json::from_slice(json)?;
+        let words = Words::of(&file, &tokenizer, special);
+        let mut made = Self { tokenizer, special, most: usize::MAX, words };
+        match own {
+            // The end of a text rather than its beginning, or parts that overlap.
+            Some(own) if own.direction != TruncationDirection::Right || own.stride > 0 => {
+                made.words = None;
+                made.tokenizer.with_truncation(Some(own))?;
+            }
+            Some(own) => made.truncate(own.max_length)?,
+            None => {}
+        }
+        Ok(made)
     }
 }
 
 impl Tokenize for Vocabulary {
     fn tokenize(&self, text: &str, ids: &mut Vec<i64>) -> Result<(), BoxError> {
+        if let Some(words) = &self.words {
+            ids.extend_from_slice(&words.before);
+            words.tokenize(&self.tokenizer, text, self.most.saturating_sub(words.around()), ids)?;
+            ids.extend_from_slice(&words.after);
+            return Ok(());
+        }
         let encoding = self.tokenizer.encode_fast(text, self.special)?;
         ids.extend(encoding.get_ids().iter().take(self.most).map(|id| i64::from(*id)));
         Ok(())
@@ -62,6 +84,9 @@ impl Tokenize for Vocabulary {
             return Err(
                 format!("the tokenizer alone puts {around} numbers around a text, more than {most}").into()
             );
+        }
+        if self.words.is_some() {
+            return Ok(());
         }
         let truncation = TruncationParams { max_length: most, ..TruncationParams::default() };
         self.tokenizer.with_truncation(Some(truncation)).map(drop)

@@ -19,7 +19,7 @@ use feedline_core::{DType, SampleRng};
 use feedline_media::stack::{Scratch, Stack};
 pub use feedline_media::{Filter, MeanStd, MediaError, Refused, stack::Steps};
 
-use crate::files::{Desks, FileError, FileRows, Listed, read_into};
+use crate::files::{Desks, FileError, FileRows, Listed, Reader};
 
 /// Images of many channels, all like the first.
 pub struct Cells {
@@ -42,13 +42,13 @@ pub enum CellsError {
 #[derive(Default)]
 struct Desk {
     scratch: Scratch,
-    file: Vec<u8>,
+    file: Reader,
 }
 
 impl Desk {
     fn read(&mut self, path: &Path) -> Result<(&mut Scratch, &[u8]), FileError> {
-        let bytes = read_into(path, &mut self.file)
-            .map_err(|error| FileError::Unreadable { path: path.into(), error })?;
+        let bytes =
+            self.file.read(path).map_err(|error| FileError::Unreadable { path: path.into(), error })?;
         Ok((&mut self.scratch, bytes))
     }
 }

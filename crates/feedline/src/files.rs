@@ -7,7 +7,7 @@ use std::{
 };
 
 use feedline_core::{BoxError, DType, Field, Layout, LayoutError, RowMut, SampleRng};
-pub use feedline_source::{Folder, FolderError, Paths, read_into};
+pub use feedline_source::{Folder, FolderError, Paths, Reader, read_into};
 
 use crate::Rows;
 

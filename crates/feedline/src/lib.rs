@@ -32,8 +32,9 @@
 //! - **Resume anywhere**: a [`State`] is a line of JSON, taken after any batch.
 //! - **Failures are values**: raise, skip or replace, with a [`Manifest`].
 //! - **Bounded**: in batches and bytes; memory is reused, never while a batch is held.
-//! - **Images, cells, tensors and volumes** from files, without a line of decoding: `images`, `cells`, `tensors` and
-//!   `volumes`, with the feature `images` (it builds libjpeg-turbo, for which cmake and nasm are needed).
+//! - **Images, cells, tensors and volumes** from files, without a line of decoding: `images`, `cells`, `tensors`,
+//!   `volumes` and `cases` of them, with the feature `images` (it builds libjpeg-turbo, for which cmake and nasm are
+//!   needed).
 //! - **Texts** from JSON lines, CSV, files or memory, tokenised and padded: `text`, with the feature `text`; `tokenizers`
 //!   adds the tokenizers of Hugging Face.
 //! - **Groups** that many samples share are loaded once: [`Groups`].
@@ -42,6 +43,8 @@
 
 #[cfg(feature = "images")]
 pub mod cache;
+#[cfg(feature = "images")]
+pub mod cases;
 #[cfg(feature = "images")]
 pub mod cells;
 mod dataset;

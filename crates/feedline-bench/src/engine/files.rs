@@ -11,7 +11,7 @@ use std::{
 use feedline::{
     Batch, Spec,
     cells::{Cells, Steps},
-    files::Listed,
+    files::{Listed, Reader},
     images::{ImageSpec, Images, Rect, codec::Codecs},
     tensors::Tensors,
 };
@@ -177,9 +177,9 @@ fn list(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
 fn least(files: &[PathBuf], kind: Kind, threads: usize) -> io::Result<Duration> {
     let (next, began) = (AtomicUsize::new(0), Instant::now());
     let work = || -> io::Result<()> {
-        let (mut codecs, mut file, mut pixels) = (Codecs::default(), Vec::new(), Vec::new());
+        let (mut codecs, mut file, mut pixels) = (Codecs::default(), Reader::default(), Vec::new());
         while let Some(path) = files.get(next.fetch_add(1, Relaxed)) {
-            let bytes = feedline::files::read_into(path, &mut file)?;
+            let bytes = file.read(path)?;
             if kind == Kind::Images {
                 let opened = codecs.open(bytes).map_err(io::Error::other)?;
                 let (width, height) = opened.size();

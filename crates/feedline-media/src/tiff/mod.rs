@@ -7,11 +7,13 @@
 //! A file is read as what microscopes write: pages that are all alike, whose channels follow each other. Channels come out
 //! as planes, one after the other, with the numbers that were stored: no colour is interpreted.
 
+mod apart;
 mod chunk;
 mod directory;
 
 use feedline_core::DType;
 
+use apart::every;
 use chunk::Part;
 pub use chunk::Scratch;
 use directory::{Meaning, Page, Source};
@@ -169,6 +171,8 @@ impl Pages {
     ) -> Result<(), MediaError> {
         let (source, _) = Source::open(bytes)?;
         let size = self.pages.first().map_or(1, |page| page.dtype.size());
+        let all = self.pages.iter().map(|page| page.samples).sum();
+        let in_order = channels.iter().copied().eq(0..all);
         for (number, page) in self.pages.iter().enumerate() {
             let plane_bytes = page.width * page.height * size;
             assert_eq!(out.len(), channels.len() * plane_bytes, "memory of another size");
@@ -178,6 +182,10 @@ impl Pages {
                 channels.iter().enumerate().filter(move |(_, one)| **one == channel).map(|(place, _)| place)
             };
             let write = |plane: usize, part: &Part, bytes: &[u8], pitch: usize| {
+                if in_order && size == 2 && page.together() > 1 {
+                    let planes = &mut out[number * page.samples * plane_bytes..];
+                    return put_all(page, part, bytes, pitch, planes);
+                }
                 for sample in if page.planar { plane..plane + 1 } else { 0..page.samples } {
                     let within = if page.planar { 0 } else { sample };
                     for place in wanted(sample) {
@@ -195,12 +203,32 @@ impl Pages {
     }
 }
 
+/// How many rows a part has, and how wide they are. Rows without a gap are as good as one.
+fn rows(page: &Page, part: &Part, pitch: usize) -> (usize, usize) {
+    let whole = part.width == page.width && pitch == part.width * page.together() * page.dtype.size();
+    if whole { (1, part.width * part.height) } else { (part.height, part.width) }
+}
+
+/// All samples of every pixel of a part, which have two bytes each, into their planes.
+fn put_all(page: &Page, part: &Part, bytes: &[u8], pitch: usize, planes: &mut [u8]) {
+    let (step, plane) = (page.together(), 2 * page.width * page.height);
+    let (height, width) = rows(page, part, pitch);
+    for y in 0..height {
+        let row = &bytes[y * pitch..][..2 * step * width];
+        let begin = 2 * ((part.y + y) * page.width + part.x);
+        let done = apart::words(row, step, &mut planes[begin..], plane);
+        let rest = &row[2 * step * done..];
+        for sample in (0..step).filter(|_| done < width) {
+            let target = &mut planes[sample * plane + begin..][2 * done..2 * width];
+            every::<2>(&rest[2 * sample..], step, target);
+        }
+    }
+}
+
 /// One sample of every pixel of a part, into its plane.
 fn put(page: &Page, part: &Part, bytes: &[u8], pitch: usize, out: &mut [u8]) {
     let size = page.dtype.size();
-    // Rows without a gap are as good as one.
-    let whole = part.width == page.width && pitch == part.width * page.together() * size;
-    let (height, width) = if whole { (1, part.width * part.height) } else { (part.height, part.width) };
+    let (height, width) = rows(page, part, pitch);
     for y in 0..height {
         let row = &bytes[y * pitch..];
         let target = &mut out[((part.y + y) * page.width + part.x) * size..][..width * size];
@@ -211,39 +239,6 @@ fn put(page: &Page, part: &Part, bytes: &[u8], pitch: usize, out: &mut [u8]) {
             (step, 4) => every::<4>(row, step, target),
             (step, _) => every::<8>(row, step, target),
         }
-    }
-}
-
-/// Every `step`-th number of so many bytes. The usual steps are known when this is compiled, which is several times as fast.
-fn every<const SIZE: usize>(row: &[u8], step: usize, target: &mut [u8]) {
-    let (numbers, _) = row.as_chunks::<SIZE>();
-    let (targets, _) = target.as_chunks_mut::<SIZE>();
-    match step {
-        2 => firsts::<SIZE, 2>(numbers, targets),
-        3 => firsts::<SIZE, 3>(numbers, targets),
-        4 => firsts::<SIZE, 4>(numbers, targets),
-        5 => firsts::<SIZE, 5>(numbers, targets),
-        6 => firsts::<SIZE, 6>(numbers, targets),
-        7 => firsts::<SIZE, 7>(numbers, targets),
-        8 => firsts::<SIZE, 8>(numbers, targets),
-        _ => {
-            for (target, number) in targets.iter_mut().zip(numbers.iter().step_by(step)) {
-                *target = *number;
-            }
-        }
-    }
-}
-
-/// The first number of every group; the last group may end with it.
-fn firsts<const SIZE: usize, const STEP: usize>(numbers: &[[u8; SIZE]], targets: &mut [[u8; SIZE]]) {
-    let (groups, rest) = numbers.as_chunks::<STEP>();
-    let whole = targets.len().min(groups.len());
-    let (targets, last) = targets.split_at_mut(whole);
-    for (target, group) in targets.iter_mut().zip(groups) {
-        *target = group[0];
-    }
-    if let (Some(target), Some(number)) = (last.first_mut(), rest.first()) {
-        *target = *number;
     }
 }
 
@@ -290,23 +285,6 @@ mod tests {
         let mut out = vec![0; channels.len() * extent.plane_bytes()];
         pages.write_planes(bytes, channels, &mut Scratch::default(), &mut out)?;
         Ok(out.as_chunks::<2>().0.iter().map(|bytes| u16::from_ne_bytes(*bytes)).collect())
-    }
-
-    #[test]
-    fn numbers_of_one_sample_are_taken_at_any_step() {
-        let row: Vec<u8> = (0..200).collect();
-        for step in 2..12 {
-            for (begin, width) in [(0, 1), (1, 1), (1, 7), (step - 1, 9)] {
-                // As many as there are, up to the last that is wanted.
-                let numbers = &row[2 * begin..2 * (begin + (width - 1) * step + 1)];
-                let mut target = vec![0; 2 * width];
-                every::<2>(numbers, step, &mut target);
-                let expected: Vec<u8> = (0..width)
-                    .flat_map(|at| [row[2 * (begin + at * step)], row[2 * (begin + at * step) + 1]])
-                    .collect();
-                assert_eq!(target, expected, "{step} {begin} {width}");
-            }
-        }
     }
 
     const NUMBERS: [u16; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];

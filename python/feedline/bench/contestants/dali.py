@@ -11,7 +11,7 @@ from feedline.bench.studies.images import MEAN, STD
 
 LABEL = "DALI (CPU)"
 PACKAGES = ["nvidia-dali-cuda130"]
-STUDIES = ["images"]
+STUDIES = ["cells", "images"]
 WORKERS = "threads"
 
 
@@ -55,7 +55,22 @@ def open(prepared: Prepared, request: Request) -> Callable[[], Iterable[Any]]:
             source=_labels(labels, request.batch), batch=True
         )
 
-    kinds = {"jpeg": photographs, "train": photographs, "tensors": arrays}
+    def cells() -> Any:
+        encoded, label = fn.readers.file(
+            files=paths, labels=labels, name="files", random_shuffle=request.shuffle
+        )
+        image = fn.decoders.image(encoded, device="cpu", output_type=types.ANY_DATA, dtype=types.UINT16)
+        if prepared.variant == "resize":
+            image = fn.resize(
+                image, size=[220, 224], interp_type=types.INTERP_LINEAR, antialias=True, dtype=types.FLOAT
+            )
+            image = fn.crop(image, crop=(220, 220), dtype=types.FLOAT)
+        else:
+            # Torch computes little with u16, so the study has their bits as i16.
+            image = fn.reinterpret(image, dtype=types.INT16)
+        return fn.transpose(image, perm=[2, 0, 1]), fn.squeeze(label, axes=[0])
+
+    kinds = {"jpeg": photographs, "train": photographs, "tensors": arrays, "read": cells, "resize": cells}
     if prepared.variant not in kinds:
         raise BadRequestError(f"DALI does not read {prepared.variant}")
     pipeline = pipeline_def(

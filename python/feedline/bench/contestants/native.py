@@ -56,7 +56,9 @@ def cells(prepared: Prepared) -> Any:
     images = Cells(prepared.paths, prepared.labels)
     if prepared.variant == "open":
         raise BadRequestError("files that are only opened give no samples")
-    return images if prepared.variant == "read" else images.resize((220, 224)).center_crop(220).to_float()
+    if prepared.variant == "resize":
+        return images.resize((220, 224)).center_crop(220).to_float()
+    return images
 
 
 def signed(loader: Iterable[Any]) -> Iterator[Any]:
@@ -80,7 +82,8 @@ def texts(prepared: Prepared) -> Any:
         text = Text.tokens(reviews.texts, reviews.labels)
     else:
         # From the file, line by line, where others have the texts in memory.
-        text = Text.jsonl(prepared.source).tokenize(NUMBERS).truncate(LONGEST)
+        how = getattr(prepared.load, "file", NUMBERS)
+        text = Text.jsonl(prepared.source).tokenize(how).truncate(LONGEST)
     return repeated(text, count)
 
 

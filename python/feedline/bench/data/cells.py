@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,17 +18,18 @@ SIDE, CHANNELS = 50, 5
 CHUNK = 100
 
 
-def folder(cache: Path, scale: str, told: Told) -> Path:
-    """A folder for each class, with its files."""
+def folder(cache: Path, scale: str, told: Told, pages: bool = False) -> Path:
+    """A folder for each class, with its files: channels of a pixel side by side, or each in a page of its own."""
     chunks = [range(first, min(first + CHUNK, COUNTS[scale])) for first in range(0, COUNTS[scale], CHUNK)]
-    return generated(cache, f"cells-{scale}", chunks, _write, told)
+    write = partial(_write, form=tiff_of_pages if pages else tiff)
+    return generated(cache, f"cells-pages-{scale}" if pages else f"cells-{scale}", chunks, write, told)
 
 
-def _write(root: Path, indices: range) -> None:
+def _write(root: Path, indices: range, form: Callable[[np.ndarray], bytes]) -> None:
     for index in indices:
         path = root / f"class_{index % CLASSES}" / f"{index:06}.tif"
         path.parent.mkdir(exist_ok=True)
-        path.write_bytes(tiff(cell(index)))
+        path.write_bytes(form(cell(index)))
 
 
 def cell(index: int) -> np.ndarray:
@@ -77,3 +80,21 @@ def tiff(pixels: np.ndarray) -> bytes:
         entries.append(struct.pack("<HHI", tag, kind, len(values)) + value)
     head = struct.pack("<2sHIH", b"II", 42, 8, len(fields)) + b"".join(entries) + struct.pack("<I", 0)
     return head + b"".join(struct.pack(f"<{len(v)}H", *v) for v in beside.values()) + data
+
+
+def tiff_of_pages(pixels: np.ndarray) -> bytes:
+    """A TIFF file with a page for every channel, not compressed."""
+    height, width, channels = pixels.shape
+    size = 2 * height * width
+    count = 9
+    page = 2 + 12 * count + 4 + size
+    made = struct.pack("<2sHI", b"II", 42, 8)
+    for channel in range(channels):
+        begin = len(made)
+        values = {256: width, 257: height, 258: 16, 259: 1, 262: 1}
+        values |= {273: begin + page - size, 277: 1, 278: height, 279: size}
+        entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in values.items())
+        following = begin + page if channel + 1 < channels else 0
+        data = np.ascontiguousarray(pixels[..., channel]).astype("<u2").tobytes()
+        made += struct.pack("<H", count) + entries + struct.pack("<I", following) + data
+    return made

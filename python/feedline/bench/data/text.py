@@ -12,6 +12,8 @@ from feedline.bench.data import Told, generated
 COUNTS = {"smoke": 2000, "default": 25_000, "full": 25_000}
 WORDS = 40_000
 CHUNK = 500
+#: A tokenizer knows so many pieces of words, learned from so many reviews.
+PIECES, LEARNED = 30_000, 2000
 
 
 def folder(cache: Path, scale: str, form: str, told: Told) -> Path:
@@ -21,6 +23,25 @@ def folder(cache: Path, scale: str, form: str, told: Told) -> Path:
         return generated(cache, f"text-jsonl-{scale}", [count], _write_one, told)
     chunks = [range(first, min(first + CHUNK, count)) for first in range(0, count, CHUNK)]
     return generated(cache, f"text-files-{scale}", chunks, _write_many, told)
+
+
+def tokenizer(cache: Path, told: Told) -> Path:
+    """The file of a tokenizer that cuts words into pieces, which were learned from some of the reviews."""
+    return generated(cache, "text-tokenizer", [PIECES], _train, told) / "tokenizer.json"
+
+
+def _train(root: Path, pieces: int) -> None:
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+
+    made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    made.normalizer = normalizers.Lowercase()
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=pieces, special_tokens=["[PAD]", "[UNK]"], show_progress=False
+    )
+    words = vocabulary()
+    made.train_from_iterator((review(index, words)[0] for index in range(LEARNED)), trainer)
+    made.save(str(root / "tokenizer.json"))
 
 
 def vocabulary() -> list[str]:

@@ -13,7 +13,8 @@ from feedline.bench.request import Request
 from feedline.bench.studies import Prepared, Told, cycled, files_of, variant_of
 from feedline.bench.studies.images import Files
 
-VARIANTS = ("read", "open", "resize")
+#: The last has every channel in a page of its own, which is the only form that OpenCV reads.
+VARIANTS = ("read", "open", "resize", "pages")
 
 
 def opened(path: str) -> torch.Tensor:
@@ -33,6 +34,13 @@ def read(path: str) -> torch.Tensor:
     return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)).view(np.int16))
 
 
+def read_pages(path: str) -> torch.Tensor:
+    """The same of a file of pages."""
+    import tifffile
+
+    return torch.from_numpy(tifffile.imread(path).view(np.int16))
+
+
 def resized(path: str) -> torch.Tensor:
     """Resized to (220, 224), and its middle of 220 x 220, as f32."""
     import tifffile
@@ -45,13 +53,16 @@ def resized(path: str) -> torch.Tensor:
     return cut
 
 
-LOADERS: dict[str, Any] = {"read": read, "open": opened, "resize": resized}
+LOADERS: dict[str, Any] = {"read": read, "open": opened, "resize": resized, "pages": read_pages}
 
 
 def prepare(request: Request, told: Told) -> Prepared:
     """Write the files if they are missing, and list them."""
     variant = variant_of(request, VARIANTS)
-    folder = Path(request.data) if request.data else cells.folder(request.cache_folder, request.scale, told)
+    if request.data:
+        folder = Path(request.data)
+    else:
+        folder = cells.folder(request.cache_folder, request.scale, told, variant == "pages")
     paths, labels = files_of(folder, (".tif", ".tiff"))
     paths, labels = cycled(paths, request), cycled(labels, request)
     load = LOADERS[variant]

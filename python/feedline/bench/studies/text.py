@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -14,7 +15,8 @@ from feedline.bench.request import BadRequestError, Request
 from feedline.bench.studies import Prepared, Told, cycled, files_of, sized, variant_of
 from feedline.bench.studies.images import Files
 
-VARIANTS = ("jsonl", "files", "tokens")
+#: By a hash of each word, from one file or from many; as numbers already; and by a tokenizer of Hugging Face.
+VARIANTS = ("jsonl", "files", "tokens", "pieces")
 NUMBERS = 30_000
 LONGEST = 512
 
@@ -31,20 +33,44 @@ def tokens_of_file(path: str) -> torch.Tensor:
         return tokens(file.read())
 
 
+class Pieces:
+    """A number for every piece of a word, by a tokenizer of Hugging Face."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.tokenizer: Any = None
+
+    def __call__(self, review: str) -> torch.Tensor:
+        """The numbers of a review."""
+        if self.tokenizer is None:
+            from tokenizers import Tokenizer
+
+            self.tokenizer = Tokenizer.from_file(self.file)
+            self.tokenizer.enable_truncation(LONGEST)
+        return torch.tensor(self.tokenizer.encode(review).ids, dtype=torch.int64)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The file alone."""
+        return {"file": self.file, "tokenizer": None}
+
+
 class Reviews:
     """Texts in memory, tokenised when asked for; or tokens, if that was done before."""
 
-    def __init__(self, texts: list[str], labels: list[int], ready: bool) -> None:
-        self.texts = [tokens(text) for text in texts] if ready else texts
+    def __init__(
+        self, texts: list[str], labels: list[int], ready: bool, tokenize: Callable[[str], Any] = tokens
+    ) -> None:
+        self.texts = [tokenize(text) for text in texts] if ready else texts
         self.labels = labels
         self.ready = ready
+        self.tokenize = tokenize
 
     def __len__(self) -> int:
         return len(self.texts)
 
     def __getitem__(self, index: int) -> tuple[Any, int]:
         found: Any = self.texts[index]
-        return found if self.ready else tokens(found), self.labels[index]
+        return found if self.ready else self.tokenize(found), self.labels[index]
 
 
 def padded(samples: list[tuple[torch.Tensor, int]]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -66,8 +92,11 @@ def prepare(request: Request, told: Told) -> Prepared:
         return Prepared(Files(paths, labels, tokens_of_file), variant, padded, paths, labels)
     path = folder / "reviews.jsonl" if folder.is_dir() else folder
     texts, labels = _read(path)
-    dataset = sized(Reviews(texts, labels, variant == "tokens"), request)
-    return Prepared(dataset, variant, padded, source=str(path))
+    tokenize: Callable[[str], Any] = tokens
+    if variant == "pieces":
+        tokenize = Pieces(str(text.tokenizer(request.cache_folder, told)))
+    dataset = sized(Reviews(texts, labels, variant == "tokens", tokenize), request)
+    return Prepared(dataset, variant, padded, source=str(path), load=tokenize)
 
 
 def _read(path: Path) -> tuple[list[str], list[int]]:
