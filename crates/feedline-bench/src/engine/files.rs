@@ -177,7 +177,7 @@ fn list(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
 fn least(files: &[PathBuf], kind: Kind, threads: usize) -> io::Result<Duration> {
     let (next, began) = (AtomicUsize::new(0), Instant::now());
     let work = || -> io::Result<()> {
-        let (mut codecs, mut file, mut pixels) = (Codecs::default(), Vec::new(), Vec::new());
+        let (mut codecs, mut file, mut pixels) = (Codecs::of_library(), Vec::new(), Vec::new());
         while let Some(path) = files.get(next.fetch_add(1, Relaxed)) {
             let bytes = feedline::files::read_into(path, &mut file)?;
             if kind == Kind::Images {

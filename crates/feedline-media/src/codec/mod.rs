@@ -18,6 +18,7 @@ pub const MOST_PIXELS: usize = 1 << 28;
 #[derive(Default)]
 pub struct Codecs {
     jpeg: Option<jpeg::Decoder>,
+    library_only: bool,
     tiff: (tiff::Pages, tiff::Scratch),
 }
 
@@ -55,6 +56,11 @@ impl Opened {
 }
 
 impl Codecs {
+    /// Decoders that leave every JPEG to libjpeg-turbo: to compare with.
+    pub fn of_library() -> Self {
+        Self { library_only: true, ..Self::default() }
+    }
+
     /// Reads the beginning of a file.
     pub fn open(&mut self, bytes: &[u8]) -> Result<Opened, MediaError> {
         let opened = match bytes {
@@ -87,7 +93,7 @@ impl Codecs {
 
     fn jpeg(&mut self) -> Result<&mut jpeg::Decoder, MediaError> {
         if self.jpeg.is_none() {
-            self.jpeg = Some(jpeg::Decoder::new()?);
+            self.jpeg = Some(jpeg::Decoder::new(self.library_only)?);
         }
         Ok(self.jpeg.as_mut().expect("it was just made"))
     }
