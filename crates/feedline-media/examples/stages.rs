@@ -1,5 +1,5 @@
-//! Microseconds that an image takes on one processor, by stage: what is decoded by libjpeg-turbo and by this crate, and
-//! the pipelines of inference and training beside it. `tools/instructions` counts what each function of them executes.
+//! Microseconds that an image takes on one processor: decoded by libjpeg-turbo and by this crate, and the pipelines of
+//! inference and training with each of both. `make instructions` counts what each part of them executes.
 //!
 //! ```sh
 //! cargo run --release -p feedline-media --example stages -- FOLDER [ROUNDS [STAGE]]
@@ -15,8 +15,8 @@ use feedline_media::{
     transform::{CentreCrop, Flip, RandomResizedCrop, ResizeShort, Way},
 };
 
-/// Something that is done to the bytes of a file, given its number.
-type Stage = (&'static str, Box<dyn FnMut(usize, &[u8])>);
+/// What is done to the bytes of a file, given its number.
+type Work = Box<dyn FnMut(usize, &[u8])>;
 
 fn main() -> io::Result<()> {
     let mut arguments = std::env::args().skip(1);
@@ -25,11 +25,13 @@ fn main() -> io::Result<()> {
     let only = arguments.next();
     let mut files = Vec::new();
     read(Path::new(&folder), &mut files)?;
-    let mut stages: Vec<Stage> = vec![
+    let mut stages: Vec<(&str, Work)> = vec![
         ("library", whole(Codecs::of_library())),
         ("decode", whole(Codecs::default())),
-        ("inference", pipeline(false)),
-        ("training", pipeline(true)),
+        ("library-inference", pipeline(false, Scratch::of_library())),
+        ("inference", pipeline(false, Scratch::default())),
+        ("library-training", pipeline(true, Scratch::of_library())),
+        ("training", pipeline(true, Scratch::default())),
     ];
     stages.retain(|(name, _)| only.as_ref().is_none_or(|only| only == name));
     let mut best = vec![f64::INFINITY; stages.len()];
@@ -42,7 +44,7 @@ fn main() -> io::Result<()> {
             *best = best.min(began.elapsed().as_secs_f64() / files.len() as f64);
         }
     }
-    let lines = stages.iter().zip(&best).map(|((name, _), best)| format!("{name:10}{:8.0} µs\n", 1e6 * best));
+    let lines = stages.iter().zip(&best).map(|((name, _), best)| format!("{name:18}{:6.0} µs\n", 1e6 * best));
     io::Write::write_all(&mut io::stdout(), lines.collect::<String>().as_bytes())
 }
 
@@ -59,7 +61,7 @@ fn read(folder: &Path, files: &mut Vec<Vec<u8>>) -> io::Result<()> {
     Ok(())
 }
 
-fn whole(mut codecs: Codecs) -> Box<dyn FnMut(usize, &[u8])> {
+fn whole(mut codecs: Codecs) -> Work {
     let mut memory = Vec::new();
     Box::new(move |_, file| {
         let opened = codecs.open(file).expect("it is an image");
@@ -69,7 +71,7 @@ fn whole(mut codecs: Codecs) -> Box<dyn FnMut(usize, &[u8])> {
     })
 }
 
-fn pipeline(is_training: bool) -> Box<dyn FnMut(usize, &[u8])> {
+fn pipeline(is_training: bool, mut scratch: Scratch) -> Work {
     let (filter, like, size) = (Filter::Bilinear, Like::Pillow, (224, 224));
     let steps: Vec<Arc<dyn Transform>> = if is_training {
         let (scale, ratio) = ((0.08, 1.0), (0.75, 4.0 / 3.0));
@@ -81,7 +83,7 @@ fn pipeline(is_training: bool) -> Box<dyn FnMut(usize, &[u8])> {
     let shift = MeanStd { mean: vec![0.485, 0.456, 0.406], std: vec![0.229, 0.224, 0.225] };
     let numbers = Numbers::Floats(Unit::Divided, vec![shift]);
     let pipeline = Pipeline::new(steps, numbers, Arrangement::Planes).expect("the steps fit together");
-    let (mut scratch, key) = (Scratch::default(), Key::new(1, 0, Purpose::Sample));
+    let key = Key::new(1, 0, Purpose::Sample);
     let mut row = vec![0f32; pipeline.row_bytes() / 4];
     Box::new(move |number, file| {
         let row = bytemuck::cast_slice_mut(&mut row);

@@ -28,8 +28,8 @@ impl Unit {
 /// torch computes `(value / 255 - mean) / std` in f32, each step rounded; so does the table, once, and the result is the
 /// same to the bit.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Normalise {
-    tables: Vec<[f32; 256]>,
+pub struct Normalise<T = f32> {
+    tables: Vec<[T; 256]>,
 }
 
 impl Normalise {
@@ -53,6 +53,13 @@ impl Normalise {
         self
     }
 
+    /// The same numbers of another type, each rounded once.
+    pub fn cast<T>(&self, to: impl Fn(f32) -> T) -> Normalise<T> {
+        Normalise { tables: self.tables.iter().map(|table| table.map(&to)).collect() }
+    }
+}
+
+impl<T: Copy> Normalise<T> {
     /// The channels that it is for.
     pub fn channels(&self) -> usize {
         self.tables.len()
@@ -62,7 +69,7 @@ impl Normalise {
     ///
     /// # Panics
     /// If the image has another number of channels, or the memory is too small.
-    pub fn planes(&self, image: Pixels<'_>, (mirror, upside_down): (bool, bool), out: &mut [f32]) {
+    pub fn planes(&self, image: Pixels<'_>, (mirror, upside_down): (bool, bool), out: &mut [T]) {
         match self.tables.as_slice() {
             [r, g, b] => planes([r, g, b], image, mirror, upside_down, out),
             [one] => planes([one], image, mirror, upside_down, out),
@@ -84,7 +91,7 @@ impl Normalise {
     ///
     /// # Panics
     /// As `planes`.
-    pub fn pixels(&self, image: Pixels<'_>, (mirror, upside_down): (bool, bool), out: &mut [f32]) {
+    pub fn pixels(&self, image: Pixels<'_>, (mirror, upside_down): (bool, bool), out: &mut [T]) {
         assert_eq!(image.channels(), self.channels(), "it is for other images");
         let channels = self.channels();
         each_row(image, upside_down, |y, row| {
@@ -99,17 +106,17 @@ impl Normalise {
     }
 }
 
-fn planes<const CHANNELS: usize>(
-    tables: [&[f32; 256]; CHANNELS],
+fn planes<T: Copy, const CHANNELS: usize>(
+    tables: [&[T; 256]; CHANNELS],
     image: Pixels<'_>,
     mirror: bool,
     upside_down: bool,
-    out: &mut [f32],
+    out: &mut [T],
 ) {
     assert_eq!(image.channels(), CHANNELS, "it is for other images");
     let (width, plane) = (image.width(), image.width() * image.height());
     let mut rest = &mut out[..plane * CHANNELS];
-    let mut planes: [&mut [f32]; CHANNELS] = std::array::from_fn(|_| {
+    let mut planes: [&mut [T]; CHANNELS] = std::array::from_fn(|_| {
         let (first, others) = std::mem::take(&mut rest).split_at_mut(plane);
         rest = others;
         first

@@ -147,7 +147,7 @@ impl Decoder {
         memory: &'a mut Vec<u8>,
     ) -> Result<Pixels<'a>, MediaError> {
         let Some(outline) = header.outline else {
-            return self.decode_by_library(bytes, header, part, memory);
+            return self.decode_by_library(bytes, header, part, 1, memory);
         };
         // From a column of an even number on: colours are mixed for two at a time.
         let odd = part.x % 2;
@@ -163,11 +163,26 @@ impl Decoder {
         if done.is_none() {
             let size = (header.width as c_int, header.height as c_int);
             let header = self.header_of_library(bytes, size, header.orientation)?;
-            return self.decode_by_library(bytes, header, part, memory);
+            return self.decode_by_library(bytes, header, part, 1, memory);
         }
         let pixels = Pixels::new(memory, around.width, around.height, 3);
         let inside = Rect { x: odd, y: 0, ..part };
         Ok(pixels.and_then(|pixels| pixels.part(inside)).expect("the part lies in what is around it"))
+    }
+
+    /// Decodes a part of an image at a half, a quarter or an eighth of its size: its finest patterns are left out before they
+    /// are made. The part is one of the smaller image.
+    pub(super) fn decode_smaller<'a>(
+        &mut self,
+        bytes: &[u8],
+        header: Header,
+        part: Rect,
+        shrink: usize,
+        memory: &'a mut Vec<u8>,
+    ) -> Result<Pixels<'a>, MediaError> {
+        let size = (header.width as c_int, header.height as c_int);
+        let header = self.header_of_library(bytes, size, header.orientation)?;
+        self.decode_by_library(bytes, header, part, shrink, memory)
     }
 
     fn decode_by_library<'a>(
@@ -175,10 +190,21 @@ impl Decoder {
         bytes: &[u8],
         header: Header,
         part: Rect,
+        shrink: usize,
         memory: &'a mut Vec<u8>,
     ) -> Result<Pixels<'a>, MediaError> {
-        let around = around(header, part);
-        let whole = (around.width, around.height) == (header.width, header.height);
+        let factor = tj::tjscalingfactor { num: 1, denom: shrink as c_int };
+        // SAFETY: the handle lives as long as this.
+        if unsafe { tj::tj3SetScalingFactor(self.handle.as_ptr(), factor) } != 0 {
+            return Err(MediaError::Damaged("JPEG", self.complaint()));
+        }
+        let size = (header.width.div_ceil(shrink), header.height.div_ceil(shrink));
+        let around = if shrink == 1 {
+            around(header, part)
+        } else {
+            Rect { x: 0, y: 0, width: size.0, height: size.1 }
+        };
+        let whole = (around.width, around.height) == size;
         let region = if whole {
             tj::tjregion { x: 0, y: 0, w: 0, h: 0 }
         } else {
@@ -381,7 +407,7 @@ mod tests {
             (tj::TJPARAM_TJPARAM_QUALITY, quality),
             (tj::TJPARAM_TJPARAM_SUBSAMP, subsampling as c_int),
             (tj::TJPARAM_TJPARAM_RESTARTROWS, restart),
-            (tj::TJPARAM_TJPARAM_OPTIMIZE, c_int::from(seed % 2 == 0)),
+            (tj::TJPARAM_TJPARAM_OPTIMIZE, c_int::from(seed.is_multiple_of(2))),
         ] {
             // SAFETY: the handle is one.
             assert_eq!(unsafe { tj::tj3Set(handle, parameter as c_int, value) }, 0);

@@ -145,7 +145,7 @@ fn colours(light: __m256i, blue: __m256i, red: __m256i) -> [__m256i; 3] {
     let r = _mm256_add_epi16(_mm256_add_epi16(light, red), part(red, 26345));
     let b = _mm256_add_epi16(_mm256_add_epi16(light, _mm256_slli_epi16::<1>(blue)), part(blue, -14942));
     // -0.34414 = -22554 / 65536, -0.71414 = -1 + 18734 / 65536.
-    let factors = _mm256_set1_epi32(-22554 & 0xffff | 18734 << 16);
+    let factors = _mm256_set1_epi32((18734 << 16) + (-22554 + (1 << 16)));
     let sums = |pairs: __m256i| {
         let sum = _mm256_add_epi32(_mm256_madd_epi16(pairs, factors), _mm256_set1_epi32(1 << 15));
         _mm256_srai_epi32::<16>(sum)
@@ -178,8 +178,9 @@ fn interleave(channels: [__m128i; 3], out: &mut [u8]) {
             let places = unsafe { _mm_loadu_si128(places[channel].as_ptr().cast()) };
             _mm_shuffle_epi8(channels[channel], places)
         });
+        let all = _mm_or_si128(_mm_or_si128(r, g), b);
         // SAFETY: sixteen bytes are as long as the vector.
-        unsafe { _mm_storeu_si128(out.as_mut_ptr().cast(), _mm_or_si128(_mm_or_si128(r, g), b)) };
+        unsafe { _mm_storeu_si128(out.as_mut_ptr().cast(), all) };
     }
 }
 

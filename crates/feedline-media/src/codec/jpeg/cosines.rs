@@ -6,10 +6,10 @@
 use std::arch::x86_64::{
     __m128i, __m256i, _mm_add_epi8, _mm_add_epi16, _mm_loadu_si128, _mm_mullo_epi16, _mm_or_si128,
     _mm_packs_epi16, _mm_packs_epi32, _mm_set1_epi8, _mm_set1_epi16, _mm_slli_epi16, _mm_storel_epi64,
-    _mm_storeu_si128, _mm_sub_epi16, _mm_testz_si128, _mm_unpackhi_epi16, _mm_unpackhi_epi32,
-    _mm_unpackhi_epi64, _mm_unpacklo_epi16, _mm_unpacklo_epi32, _mm_unpacklo_epi64, _mm256_add_epi32,
-    _mm256_castsi256_si128, _mm256_cvtepi16_epi32, _mm256_extracti128_si256, _mm256_madd_epi16,
-    _mm256_set_m128i, _mm256_set1_epi32, _mm256_slli_epi32, _mm256_srai_epi32, _mm256_sub_epi32,
+    _mm_storeu_si128, _mm_sub_epi16, _mm_testz_si128, _mm_unpackhi_epi16, _mm_unpackhi_epi64,
+    _mm_unpacklo_epi16, _mm256_add_epi32, _mm256_castsi256_si128, _mm256_cvtepi16_epi32,
+    _mm256_extracti128_si256, _mm256_madd_epi16, _mm256_set_m128i, _mm256_set1_epi32, _mm256_slli_epi32,
+    _mm256_srai_epi32, _mm256_sub_epi32,
 };
 
 /// Eight rows of a block, or eight columns.
@@ -48,8 +48,9 @@ pub(super) fn pixels(block: &[i16; 64], quants: &[i16; 64], out: &mut [u8], stri
         let next = unsafe { place.add(stride) };
         // SAFETY: as above.
         unsafe { _mm_storel_epi64(place.cast(), bytes) };
+        let second = _mm_unpackhi_epi64(bytes, bytes);
         // SAFETY: as above.
-        unsafe { _mm_storel_epi64(next.cast(), _mm_unpackhi_epi64(bytes, bytes)) };
+        unsafe { _mm_storel_epi64(next.cast(), second) };
     }
 }
 
@@ -133,23 +134,13 @@ fn products(pairs: __m256i, one: i16, other: i16) -> __m256i {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn turned(lines: Lines) -> Lines {
-    let [a, b, c, d, e, f, g, h] = lines;
-    let low = |one, other| _mm_unpacklo_epi16(one, other);
-    let high = |one, other| _mm_unpackhi_epi16(one, other);
-    let (ab, cd, ef, gh) = (low(a, b), low(c, d), low(e, f), low(g, h));
-    let (abcd, efgh) = (_mm_unpacklo_epi32(ab, cd), _mm_unpacklo_epi32(ef, gh));
-    let (abcd2, efgh2) = (_mm_unpackhi_epi32(ab, cd), _mm_unpackhi_epi32(ef, gh));
-    let (ab, cd, ef, gh) = (high(a, b), high(c, d), high(e, f), high(g, h));
-    let (abcd3, efgh3) = (_mm_unpacklo_epi32(ab, cd), _mm_unpacklo_epi32(ef, gh));
-    let (abcd4, efgh4) = (_mm_unpackhi_epi32(ab, cd), _mm_unpackhi_epi32(ef, gh));
-    [
-        _mm_unpacklo_epi64(abcd, efgh),
-        _mm_unpackhi_epi64(abcd, efgh),
-        _mm_unpacklo_epi64(abcd2, efgh2),
-        _mm_unpackhi_epi64(abcd2, efgh2),
-        _mm_unpacklo_epi64(abcd3, efgh3),
-        _mm_unpackhi_epi64(abcd3, efgh3),
-        _mm_unpacklo_epi64(abcd4, efgh4),
-        _mm_unpackhi_epi64(abcd4, efgh4),
-    ]
+    let mut lines = lines;
+    // Three times, neighbours of half of the lines and of the other half are put side by side.
+    for _ in 0..3 {
+        lines = std::array::from_fn(|at| {
+            let (one, other) = (lines[at / 2], lines[at / 2 + 4]);
+            if at % 2 == 0 { _mm_unpacklo_epi16(one, other) } else { _mm_unpackhi_epi16(one, other) }
+        });
+    }
+    lines
 }

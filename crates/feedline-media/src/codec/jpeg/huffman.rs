@@ -5,6 +5,9 @@
 //! bits the code and its value take together, or two codes and their values, if ten bits hold both. The values are made
 //! beside it, without a branch. Blocks that nobody wants are passed by even more codes at once.
 
+// A call from code to code would cost more than the code itself.
+#![allow(clippy::inline_always)]
+
 /// Bits that are looked up at once. Codes that are longer are rare.
 const NEAR: u32 = 10;
 
@@ -217,8 +220,7 @@ impl Table {
             let entry = near[bits & ((1 << NEAR) - 1)];
             (entry != Entry::NONE && entry.all() <= count).then_some(entry)
         };
-        for bits in 0..1 << NEAR {
-            let first = near[bits];
+        for (bits, first) in near.iter().copied().enumerate() {
             let (mut all, mut on, mut is_end) = (0, 0, false);
             while let Some(entry) = whole(bits << all, NEAR - all)
                 && !is_end

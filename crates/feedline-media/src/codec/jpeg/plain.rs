@@ -100,7 +100,7 @@ impl Plane {
     }
 
     /// Where a block is to be written, if it is wanted.
-    #[inline(always)]
+    #[inline]
     fn place(&mut self, column: usize, row: usize) -> Option<&mut [u8]> {
         let (x, y) = (column.wrapping_sub(self.columns.start), row.wrapping_sub(self.rows.start));
         if x >= self.columns.len() || y >= self.rows.len() {
@@ -184,7 +184,7 @@ impl Plain {
                 0xc4 => self.read_codes(inside, &mut has_first, &mut has_others)?,
                 0xdb => self.read_quants(inside, &mut has_quants)?,
                 0xdd => self.restart = usize::from(u16::from_be_bytes(*inside.as_array()?)),
-                0xda => break self.read_scan_header(inside, outline, &has_first, &has_others)?,
+                0xda => break self.read_scan_header(inside, outline, has_first, has_others)?,
                 // These say how colours are meant.
                 0xe0 if inside.starts_with(b"JFIF\0") => is_jfif = true,
                 0xee if inside.starts_with(b"Adobe") => adobe = Some(*inside.get(11)?),
@@ -247,8 +247,8 @@ impl Plain {
         &mut self,
         inside: &[u8],
         outline: Outline,
-        has_first: &[bool; 2],
-        has_others: &[bool; 2],
+        has_first: [bool; 2],
+        has_others: [bool; 2],
     ) -> Option<()> {
         let (count, rest) = inside.split_first()?;
         let (each, ends) = rest.as_chunks::<2>();
@@ -261,7 +261,7 @@ impl Plain {
             (plane.first, plane.others) = (usize::from(tables >> 4), usize::from(tables & 15));
             plane.quant = outline.quants[at];
             plane.blocks = if at == 0 { outline.thinned } else { (1, 1) };
-            let has = |tables: &[bool; 2], which: usize| tables.get(which) == Some(&true);
+            let has = |tables: [bool; 2], which: usize| tables.get(which) == Some(&true);
             if *name != outline.names[at] || !has(has_first, plane.first) || !has(has_others, plane.others) {
                 return None;
             }
