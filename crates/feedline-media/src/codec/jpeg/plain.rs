@@ -41,7 +41,9 @@ impl Outline {
         let (&[bits, high, low, wide, narrow, channels], rest) = frame.split_first_chunk()?;
         let (height, width) = (u16::from_be_bytes([high, low]), u16::from_be_bytes([wide, narrow]));
         let (channels, (each, [])) = (usize::from(channels), rest.as_chunks::<3>()) else { return None };
-        if bits != 8 || width == 0 || height == 0 || each.len() != channels {
+        // Longer sides are nothing that libjpeg would read.
+        let is_side = |side: u16| (1..=65500).contains(&side);
+        if bits != 8 || !is_side(width) || !is_side(height) || each.len() != channels {
             return None;
         }
         let thinned = match each {
@@ -57,7 +59,9 @@ impl Outline {
         let (width, height) = (usize::from(width), usize::from(height));
         // Of so few columns, libjpeg mixes no colours.
         let is_narrow = thinned.0 == 2 && width.div_ceil(2) <= 2;
-        (!is_narrow).then_some(Self { width, height, channels, thinned, names, quants })
+        let [one, two, three] = names;
+        let is_clear = channels == 1 || (one != two && two != three && three != one);
+        (is_clear && !is_narrow).then_some(Self { width, height, channels, thinned, names, quants })
     }
 }
 
@@ -186,7 +190,7 @@ impl Plain {
                 0xdd => self.restart = usize::from(u16::from_be_bytes(*inside.as_array()?)),
                 0xda => break self.read_scan_header(inside, outline, has_first, has_others)?,
                 // These say how colours are meant.
-                0xe0 if inside.starts_with(b"JFIF\0") => is_jfif = true,
+                0xe0 if inside.starts_with(b"JFIF\0") => is_jfif |= inside.len() >= 14,
                 0xee if inside.starts_with(b"Adobe") => adobe = Some(*inside.get(11)?),
                 0xe0..=0xef | 0xfe => {}
                 _ => return None,
