@@ -131,6 +131,11 @@ bench-delay: release ## How well the Rust engine alone hides waiting
 bench-straggler: release ## What one slow sample costs
 	$(feedline) engine straggler
 
+.PHONY: instructions
+instructions: ## Instructions that an image takes, by what they are for: FOLDER=... of JPEG files (needs valgrind)
+	tools/setup system
+	tools/instructions $(FOLDER)
+
 .PHONY: peers
 peers: ## Install what the benchmarks measure with or against: DALI, SPDL, Grain, burn and others
 	tools/setup peers
@@ -145,7 +150,7 @@ rivals: ## Install the loaders that are compared with, into .venv
 .PHONY: fuzz
 fuzz: ## A minute of random bytes for every parser (SECONDS_EACH=600 for longer)
 	tools/setup system fuzz
-	for target in image nifti nrrd tensor text tiff; do
+	for target in image jpeg nifti nrrd tensor text tiff; do
 	  echo "==> $$target"
 	  RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$(CURDIR)/target/fuzz cargo fuzz run $$target \
 	    -- -max_total_time=$(or $(SECONDS_EACH),60) -rss_limit_mb=4096 -timeout=20 -verbosity=0 -print_final_stats=1

@@ -32,17 +32,21 @@ class Native:
 
     files: FileRows
     #: What a sample looks like.
-    prototype: tuple[torch.Tensor, int]
+    prototype: tuple[torch.Tensor, Any]
 
     @classmethod
     def of(cls, files: FileRows) -> Native:
         """With a sample that is like all others."""
-        return cls(files, (torch.empty(files.shape, dtype=getattr(torch, files.dtype)), 0))
+        image = torch.empty(files.shape, dtype=getattr(torch, files.dtype))
+        return cls(files, (image, 0 if files.classes is None else torch.empty(files.classes)))
 
-    def get(self, index: int, seed: int, epoch: int) -> tuple[torch.Tensor, int]:
+    def get(self, index: int, seed: int, epoch: int) -> tuple[torch.Tensor, Any]:
         """One sample."""
         row = torch.frombuffer(self.files.read(index, seed, epoch), dtype=self.prototype[0].dtype)
-        return row.view(self.files.shape), self.files.label(index)
+        label: Any = self.files.label(index)
+        if self.files.classes is not None:
+            label = torch.nn.functional.one_hot(torch.tensor(label), self.files.classes).float()
+        return row.view(self.files.shape), label
 
 
 @dataclass

@@ -38,7 +38,7 @@ class Cells(Stepwise):
 
     @cached_property
     def _engine(self) -> _engine.FileRows:
-        return _engine.FileRows.cells(self.paths, self.targets, list(self._steps))
+        return _engine.FileRows.cells(self.paths, self.targets, list(self._steps), self.num_classes)
 
     def _then(self, *step: Any) -> Self:
         later = [name for name, *_ in self._steps if _ORDER.index(name) >= _ORDER.index(step[0])]

@@ -19,6 +19,8 @@ from typing import Any, Self
 from feedline import _engine
 
 Step = tuple[Any, ...]
+#: A file, or the bytes of one.
+Place = str | os.PathLike[str] | bytes
 Size = int | Sequence[int]
 Range = tuple[float, float]
 
@@ -29,9 +31,10 @@ class NativeDataset:
     ``[index]`` gives an array and its label; under `feedline.DataLoader`, threads make whole batches.
     """
 
-    def __init__(self, paths: Iterable[str | os.PathLike[str]], labels: Iterable[int] | None) -> None:
+    def __init__(self, paths: Iterable[Place], labels: Iterable[int] | None) -> None:
         """List files, and labels if there are any."""
-        self.paths = [os.fspath(path) for path in paths]
+        self.paths: list[Any] = [os.fspath(path) for path in paths]
+        self.num_classes: int | None = None
         self.targets = [0] * len(self.paths) if labels is None else [int(label) for label in labels]
         if len(self.targets) != len(self.paths):
             raise ValueError(
@@ -42,7 +45,7 @@ class NativeDataset:
         """How many samples there are."""
         return len(self.paths)
 
-    def __getitem__(self, index: int) -> tuple[Any, int]:
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
         """The array of a file, and its label."""
         import numpy as np
 
@@ -50,7 +53,26 @@ class NativeDataset:
         # Random steps are as random as the program is: seeded if ``random`` is.
         seed = random.getrandbits(63) if self._engine.is_random else 0
         row = np.frombuffer(self._engine.read(index, seed, 0), dtype=self._engine.dtype)
-        return row.reshape(self._engine.shape), self.targets[index]
+        label: Any = self.targets[index]
+        if self.num_classes is not None:
+            label = (np.arange(self.num_classes) == label).astype(np.float32)
+        return row.reshape(self._engine.shape), label
+
+    def one_hot(self, num_classes: int) -> Self:
+        """Labels as rows of ``float32``: 1 at the class, 0 elsewhere."""
+        if any(not 0 <= label < num_classes for label in self.targets):
+            raise ValueError(
+                f"there are labels that are not one of {num_classes} classes, which count from 0"
+            )
+        new = copy(self)
+        new.num_classes = num_classes
+        return new
+
+    def __copy__(self) -> Self:
+        """The same files; its own steps."""
+        new = type(self).__new__(type(self))
+        new.__dict__.update(self.__getstate__())
+        return new
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -77,7 +99,7 @@ class Stepwise(NativeDataset):
     Every step gives a new object, and leaves the old one as it was.
     """
 
-    def __init__(self, paths: Iterable[str | os.PathLike[str]], labels: Iterable[int] | None = None) -> None:
+    def __init__(self, paths: Iterable[Place], labels: Iterable[int] | None = None) -> None:
         """List files, and labels if there are any."""
         super().__init__(paths, labels)
         self._steps: tuple[Step, ...] = ()
@@ -85,12 +107,6 @@ class Stepwise(NativeDataset):
     def _then(self, *step: Any) -> Self:
         new = copy(self)
         new._steps = (*self._steps, step)
-        return new
-
-    def __copy__(self) -> Self:
-        """The same files; its own steps."""
-        new = type(self).__new__(type(self))
-        new.__dict__.update(self.__getstate__())
         return new
 
     def __repr__(self) -> str:
@@ -105,14 +121,14 @@ class Tensors(NativeDataset):
     Nothing in a file is executed: of a ``.pt`` file, the tensors are read, and nothing else.
 
     Args:
-        paths: the files.
+        paths: the files, or the ``bytes`` of all of them.
         labels: a whole number for each file; 0 for all if there are none.
         key: which array, in files that have several.
     """
 
     def __init__(
         self,
-        paths: Iterable[str | os.PathLike[str]],
+        paths: Iterable[Place],
         labels: Iterable[int] | None = None,
         key: str | None = None,
     ) -> None:
@@ -122,7 +138,7 @@ class Tensors(NativeDataset):
 
     @cached_property
     def _engine(self) -> _engine.FileRows:
-        return _engine.FileRows.tensors(self.paths, self.targets, self.key)
+        return _engine.FileRows.tensors(self.paths, self.targets, self.key, self.num_classes)
 
     def __repr__(self) -> str:
         """How many there are."""
@@ -136,16 +152,30 @@ class Files(Stepwise):
     asked for, before the first sample.
 
     Args:
-        paths: the files.
+        paths: the files, or the ``bytes`` of all of them.
         labels: a whole number for each file; 0 for all if there are none.
+        decode: ``"exact"``, or ``"fast"``: a JPEG that is at least twice as large as what is made of it is decoded at
+            a half, a quarter or an eighth of its size. Pixels of photographs then differ by 1 to 3 of 255 on average.
     """
+
+    def __init__(
+        self, paths: Iterable[Place], labels: Iterable[int] | None = None, decode: str = "exact"
+    ) -> None:
+        """List files, and labels if there are any."""
+        super().__init__(paths, labels)
+        if decode not in ("exact", "fast"):
+            raise ValueError(f"decode={decode!r}: there are 'exact' and 'fast'")
+        if decode == "fast":
+            self._steps = (("fast",),)
 
     @cached_property
     def _engine(self) -> _engine.FileRows:
-        return _engine.FileRows.images(self.paths, self.targets, list(self._steps))
+        return _engine.FileRows.images(self.paths, self.targets, list(self._steps), self.num_classes)
 
     def _then(self, *step: Any) -> Self:
-        if self._is_float and step[0] not in ("normalise", "channels_last"):
+        if any(one[0] == "cast" for one in self._steps) and step[0] != "channels_last":
+            raise ValueError(f"{step[0]} belongs before cast, which rounds once, in the end")
+        if self._is_float and step[0] not in ("normalise", "cast", "channels_last"):
             raise ValueError(f"{step[0]} changes pixels: it belongs before to_float and normalize")
         return super()._then(*step)
 
@@ -250,6 +280,14 @@ class Files(Stepwise):
         """Floats less a mean, divided by a standard deviation, for each channel."""
         return self.to_float()._then("normalise", list(mean), list(std))
 
+    def cast(self, dtype: str) -> Self:
+        """Floats of another type, rounded once: ``"float16"``, ``"bfloat16"``, ``"float32"`` or ``"float64"``.
+
+        Bytes that were not made floats before are between 0 and 255 then.
+        """
+        floats = self if self._is_float else self._then("float", "not")
+        return floats._then("cast", str(dtype).removeprefix("torch."))
+
     def channels_last(self) -> Self:
         """Row, column, channel instead of channel, row, column."""
         return self._then("channels_last")
@@ -260,14 +298,15 @@ class ImageFolder(Files):
 
     Args:
         root: the folder.
+        decode: ``"exact"`` or ``"fast"``, as for `Files`.
     """
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
+    def __init__(self, root: str | os.PathLike[str], decode: str = "exact") -> None:
         """List a folder."""
         self.root = os.fspath(root)
         self.classes, paths, labels = _engine.list_folder(self.root)
         self.class_to_idx = {name: number for number, name in enumerate(self.classes)}
-        super().__init__(paths, labels)
+        super().__init__(paths, labels, decode)
 
 
 def both(size: Size) -> tuple[int, int]:

@@ -552,3 +552,75 @@ print(image.shape, image.dtype, label)
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out == "(3, 8, 8) uint8 0\n"
     assert feedline.ImageFolder is ImageFolder
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_floats_are_cast_as_torch_casts_them(folder, dtype, workers):
+    images = ImageFolder(folder).resize(64).center_crop(48).normalize(MEAN, STD)
+    exact = next(iter(DataLoader(images, batch_size=8, native="require")))[0]
+    name = str(dtype).removeprefix("torch.")
+    for asked in (images.cast(name).channels_last(), images.channels_last().cast(str(dtype))):
+        loader = DataLoader(asked, batch_size=8, num_workers=workers, native="require")
+        found = next(iter(loader))[0]
+        assert found.dtype is dtype
+        assert torch.equal(found, exact.to(dtype).permute(0, 2, 3, 1))
+
+
+def test_bytes_are_cast_as_they_are(folder):
+    images = ImageFolder(folder).resize(64).center_crop(48)
+    assert np.array_equal(images.cast("float16")[0][0], images[0][0].astype("float16"))
+    with pytest.raises(ValueError, match="int8"):
+        images.cast("int8").shape  # noqa: B018
+    with pytest.raises(ValueError, match="belongs before cast"):
+        images.cast("float16").normalize(MEAN, STD)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_labels_become_rows(folder, workers):
+    images = ImageFolder(folder).resize(32).center_crop(32)
+    loader = DataLoader(images.one_hot(4), batch_size=5, num_workers=workers, native="require")
+    found = torch.cat([labels for _, labels in loader])
+    expected = torch.nn.functional.one_hot(torch.tensor(images.targets), 4).float()
+    assert found.dtype is torch.float32
+    assert torch.equal(found, expected)
+    assert images.one_hot(3)[5][1].tolist() == expected[5, :3].tolist()
+    assert images[5][1] == images.targets[5]
+    with pytest.raises(ValueError, match="2 classes"):
+        images.one_hot(2)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_images_in_memory_are_as_good_as_files(folder, workers):
+    files = ImageFolder(folder)
+    memory = Files([Path(path).read_bytes() for path in files.paths], files.targets)
+    loaders = [
+        DataLoader(one.resize(40).center_crop(32), batch_size=5, num_workers=workers, native="require")
+        for one in (files, memory)
+    ]
+    for (images, labels), (expected, classes) in zip(*loaders, strict=True):
+        assert torch.equal(images, expected)
+        assert torch.equal(labels, classes)
+    with pytest.raises(ValueError, match=r"bytes of sample 1.*HTML"):
+        Files([memory.paths[0], b"<html>"]).resize((8, 8))[1]
+
+
+def test_fast_decoding_differs_by_as_little_as_is_said(tmp_path):
+    from feedline.bench.data.images import photograph
+
+    photographs = [photograph(number) for number in range(12)]
+    paths = [tmp_path / f"{number}.jpg" for number in range(12)]
+    for path, image in zip(paths, photographs, strict=True):
+        image.resize((1200, 900), Image.Resampling.BICUBIC).save(path, quality=92)
+    for side in (400, 200, 100):
+        exact, fast = (Files(paths, decode=way).resize((side * 3 // 4, side)) for way in ("exact", "fast"))
+        for number in range(len(paths)):
+            difference = np.abs(exact[number][0].astype(int) - fast[number][0])
+            assert 0 < difference.mean() < 3
+    # What does not get much smaller is exact, and so are parts of which nothing is left out.
+    small = [Files(paths, decode=way).resize((500, 640)) for way in ("exact", "fast")]
+    assert np.array_equal(small[0][0][0], small[1][0][0])
+    crops = [Files(paths, decode=way).center_crop(300) for way in ("exact", "fast")]
+    assert np.array_equal(crops[0][3][0], crops[1][3][0])
+    with pytest.raises(ValueError, match="'exact' and 'fast'"):
+        Files(paths, decode="quick")

@@ -190,3 +190,25 @@ def test_bad_files_are_named(tmp_path, content, workers):
     loader = DataLoader(dataset, batch_size=2, num_workers=workers, on_error="skip")
     assert [len(batch) for batch, _ in loader] == [1]
     assert [failure["index"] for failure in loader.failures()] == [1]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_archives_whose_tensors_are_elsewhere_are_read_all_the_same(tmp_path, workers):
+    # The name of a file is written into it, so that its numbers begin later if it is longer.
+    names = ["a.pt", "b.pt", "a_much_longer_name_than_all_the_others_have" * 3 + ".pt", "c.pt", "d.pt"]
+    tensors = [torch.full((4, 5), float(number)) for number in range(5)]
+    for name, tensor in zip(names, tensors, strict=True):
+        torch.save(tensor, tmp_path / name)
+    found = batches(Tensors([tmp_path / name for name in names]), workers)
+    assert torch.equal(torch.cat([batch for batch, _ in found]), torch.stack(tensors))
+
+
+def test_arrays_in_memory_are_as_good_as_files(tmp_path):
+    saved = io.BytesIO()
+    np.save(saved, values("int16", (3, 4)))
+    tensors = Tensors([saved.getvalue(), saved.getvalue()[:-1]], [2, 0]).one_hot(3)
+    array, label = tensors[0]
+    assert np.array_equal(array, values("int16", (3, 4)))
+    assert label.tolist() == [0.0, 0.0, 1.0]
+    with pytest.raises(OSError, match="truncated"):
+        tensors[1]

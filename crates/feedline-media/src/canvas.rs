@@ -5,7 +5,7 @@
 
 use crate::{
     MediaError,
-    codec::{Codecs, Opened},
+    codec::{Codecs, Decode, Opened},
     normalise,
     pixels::{Pixels, Rect, room},
     resample::{Filter, Like, Resize, Setting},
@@ -20,6 +20,13 @@ pub struct Scratch {
     resized: Vec<u8>,
     image: Vec<u8>,
     spare: Vec<u8>,
+}
+
+impl Scratch {
+    /// One whose JPEG files are all decoded by libjpeg-turbo: to compare with.
+    pub fn of_library() -> Self {
+        Self { codecs: Codecs::of_library(), ..Self::default() }
+    }
 }
 
 /// Flips that are still to be done: left and right, above and below.
@@ -59,6 +66,7 @@ pub struct Canvas<'a> {
     held: Held<'a>,
     channels: usize,
     view: View,
+    decode: Decode,
 }
 
 impl<'a> Canvas<'a> {
@@ -71,13 +79,21 @@ impl<'a> Canvas<'a> {
             held: Held::Encoded(bytes, opened),
             channels: 3,
             view: View::whole(width, height),
+            decode: Decode::Exact,
         })
+    }
+
+    /// How exactly it is to be decoded.
+    #[must_use]
+    pub fn decoding(mut self, decode: Decode) -> Self {
+        self.decode = decode;
+        self
     }
 
     /// An image that is decoded already.
     pub fn of(pixels: Pixels<'a>, scratch: &'a mut Scratch) -> Self {
         let view = View::whole(pixels.width(), pixels.height());
-        Self { scratch, held: Held::Lent(pixels), channels: pixels.channels(), view }
+        Self { scratch, held: Held::Lent(pixels), channels: pixels.channels(), view, decode: Decode::Exact }
     }
 
     /// Width and height.
@@ -143,7 +159,12 @@ impl<'a> Canvas<'a> {
 
     /// Shows what is there to be seen, with flips that are still to be done.
     pub fn look<R>(&mut self, see: impl FnOnce(Pixels<'_>, Flips) -> R) -> Result<R, MediaError> {
-        let View { source, resize, wanted, flips } = self.view;
+        let View { mut source, resize, wanted, flips } = self.view;
+        let mut shrink = 1;
+        if let (Decode::Fast, Held::Encoded(_, opened), Some((.., to))) = (self.decode, &self.held, resize) {
+            shrink = opened.shrink(source, to);
+            source = smaller(source, shrink, opened.size());
+        }
         let Scratch { codecs, resize: resampler, decoded, resized, image, .. } = &mut *self.scratch;
         let mut needed = source;
         if let Some((filter, like, to)) = resize {
@@ -152,7 +173,7 @@ impl<'a> Canvas<'a> {
             needed = Rect { x: source.x + needs.x, y: source.y + needs.y, ..needs };
         }
         let pixels = match &self.held {
-            Held::Encoded(bytes, opened) => codecs.decode(bytes, opened, needed, decoded)?,
+            Held::Encoded(bytes, opened) => codecs.decode_smaller(bytes, opened, needed, shrink, decoded)?,
             Held::Image(width, height) => {
                 let whole = Pixels::new(image, *width, *height, self.channels);
                 whole.and_then(|pixels| pixels.part(needed)).expect("the view lies in the image")
@@ -204,6 +225,18 @@ impl<'a> Canvas<'a> {
     }
 }
 
+/// A part of an image as a part of the same image that is so much smaller, as near as whole pixels come to it.
+fn smaller(part: Rect, shrink: usize, size: (usize, usize)) -> Rect {
+    let span = |first: usize, count: usize, all: usize| {
+        let nearest = |place: usize| (place + shrink / 2) / shrink;
+        let end = nearest(first + count).min(all.div_ceil(shrink));
+        let first = nearest(first).min(end - 1);
+        (first, end - first)
+    };
+    let ((x, width), (y, height)) = (span(part.x, part.width, size.0), span(part.y, part.height, size.1));
+    Rect { x, y, width, height }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,7 +244,13 @@ mod tests {
     /// A canvas of pixels that count up, one channel.
     fn canvas(scratch: &mut Scratch, width: usize, height: usize) -> Canvas<'_> {
         scratch.image = (0..(width * height) as u8).collect();
-        Canvas { scratch, held: Held::Image(width, height), channels: 1, view: View::whole(width, height) }
+        Canvas {
+            scratch,
+            held: Held::Image(width, height),
+            channels: 1,
+            view: View::whole(width, height),
+            decode: Decode::Exact,
+        }
     }
 
     fn seen(canvas: &mut Canvas<'_>) -> Vec<u8> {

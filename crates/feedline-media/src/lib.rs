@@ -36,6 +36,7 @@ pub mod volume;
 pub mod voxels;
 
 pub use canvas::Scratch;
+pub use codec::Decode;
 pub use pipeline::{Arrangement, MeanStd, Numbers, Pipeline};
 pub use pixels::{Pixels, Rect};
 pub use resample::{Filter, Like};

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use feedline_core::{DType, SampleRng};
+use half::{bf16, f16};
 
 use crate::{
     MediaError,
-    canvas::{Canvas, Scratch},
+    canvas::{Canvas, Flips, Scratch},
+    codec::Decode,
     normalise::{self, Normalise, Unit},
     pixels::Pixels,
     transform::{Refused, Shape, Transform},
@@ -61,16 +63,26 @@ impl MeanStd {
     }
 }
 
+/// What is written into rows.
+#[derive(Clone, Debug)]
+enum Written {
+    Bytes,
+    F16(Normalise<f16>),
+    Bf16(Normalise<bf16>),
+    F32(Normalise),
+    F64(Normalise<f64>),
+}
+
 /// Checked steps to rows of one shape.
 #[derive(Clone, Debug)]
 pub struct Pipeline {
     steps: Arc<[Arc<dyn Transform>]>,
     /// Behind how many of them images may be kept, and of which size they are then.
     kept: Option<(usize, (usize, usize), usize)>,
-    /// Absent for bytes.
-    normalise: Option<Normalise>,
+    written: Written,
     arrangement: Arrangement,
     shape: [usize; 3],
+    decode: Decode,
 }
 
 impl Pipeline {
@@ -90,15 +102,38 @@ impl Pipeline {
                     .into(),
             ));
         };
-        let normalise = match numbers {
-            Numbers::Bytes => None,
-            Numbers::Floats(unit, shifts) => Some(normalised(unit, shifts, channels)?),
+        let written = match numbers {
+            Numbers::Bytes => Written::Bytes,
+            Numbers::Floats(unit, shifts) => Written::F32(normalised(unit, shifts, channels)?),
         };
         let shape = match arrangement {
             Arrangement::Planes => [channels, size.1, size.0],
             Arrangement::Pixels => [size.1, size.0, channels],
         };
-        Ok(Self { steps: steps.into(), kept: None, normalise, arrangement, shape })
+        let decode = Decode::Exact;
+        Ok(Self { steps: steps.into(), kept: None, written, arrangement, shape, decode })
+    }
+
+    /// How exactly images are decoded.
+    #[must_use]
+    pub fn decoding(mut self, decode: Decode) -> Self {
+        self.decode = decode;
+        self
+    }
+
+    /// Floats of another type, rounded as the last thing that happens to them.
+    pub fn cast(mut self, dtype: DType) -> Result<Self, Refused> {
+        let Written::F32(normalise) = &self.written else {
+            return Err(Refused("bytes cannot be cast: make floats of them before".into()));
+        };
+        self.written = match dtype {
+            DType::F16 => Written::F16(normalise.cast(f16::from_f32)),
+            DType::Bf16 => Written::Bf16(normalise.cast(bf16::from_f32)),
+            DType::F32 => return Ok(self),
+            DType::F64 => Written::F64(normalise.cast(f64::from)),
+            _ => return Err(Refused(format!("floats are cast to f16, bf16, f32 or f64, not to {dtype}"))),
+        };
+        Ok(self)
     }
 
     /// Lets images be kept behind the first steps, which must give one size and not be random.
@@ -133,7 +168,13 @@ impl Pipeline {
 
     /// The type of its numbers.
     pub fn dtype(&self) -> DType {
-        if self.normalise.is_some() { DType::F32 } else { DType::U8 }
+        match self.written {
+            Written::Bytes => DType::U8,
+            Written::F16(_) => DType::F16,
+            Written::Bf16(_) => DType::Bf16,
+            Written::F32(_) => DType::F32,
+            Written::F64(_) => DType::F64,
+        }
     }
 
     /// Bytes of a row.
@@ -158,7 +199,7 @@ impl Pipeline {
         row: &mut [u8],
         keep: impl FnOnce(&[u8]),
     ) -> Result<(), MediaError> {
-        let mut canvas = Canvas::open(bytes, scratch)?;
+        let mut canvas = Canvas::open(bytes, scratch)?.decoding(self.decode);
         let behind = self.kept.map_or(0, |(behind, ..)| behind);
         for step in &self.steps[..behind] {
             step.apply(&mut canvas, rng)?;
@@ -196,15 +237,28 @@ impl Pipeline {
         for step in &self.steps[behind..] {
             step.apply(&mut canvas, rng)?;
         }
-        canvas.look(|pixels, flips| match (&self.normalise, self.arrangement) {
-            (None, arrangement) => normalise::bytes(pixels, flips, arrangement == Arrangement::Planes, row),
-            (Some(normalise), Arrangement::Planes) => {
-                normalise.planes(pixels, flips, bytemuck::cast_slice_mut(row));
-            }
-            (Some(normalise), Arrangement::Pixels) => {
-                normalise.pixels(pixels, flips, bytemuck::cast_slice_mut(row));
-            }
+        let arrangement = self.arrangement;
+        canvas.look(|pixels, flips| match &self.written {
+            Written::Bytes => normalise::bytes(pixels, flips, arrangement == Arrangement::Planes, row),
+            Written::F16(normalise) => arranged(normalise, arrangement, pixels, flips, row),
+            Written::Bf16(normalise) => arranged(normalise, arrangement, pixels, flips, row),
+            Written::F32(normalise) => arranged(normalise, arrangement, pixels, flips, row),
+            Written::F64(normalise) => arranged(normalise, arrangement, pixels, flips, row),
         })
+    }
+}
+
+fn arranged<T: bytemuck::Pod>(
+    normalise: &Normalise<T>,
+    arrangement: Arrangement,
+    pixels: Pixels<'_>,
+    flips: Flips,
+    row: &mut [u8],
+) {
+    let row = bytemuck::cast_slice_mut(row);
+    match arrangement {
+        Arrangement::Planes => normalise.planes(pixels, flips, row),
+        Arrangement::Pixels => normalise.pixels(pixels, flips, row),
     }
 }
 

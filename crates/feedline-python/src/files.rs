@@ -4,9 +4,9 @@ use std::{io, path::PathBuf, sync::Arc};
 
 use feedline::{
     cells::{Cells, CellsError, Steps},
-    files::{FileError, Folder, FolderError, Listed},
+    files::{FileError, Folder, FolderError, Kept, Listed},
     images::{
-        Arrangement, Filter, Images, Like, MeanStd, Numbers, Pipeline, Refused, Transform, Unit,
+        Arrangement, Decode, Filter, Images, Like, MeanStd, Numbers, Pipeline, Refused, Transform, Unit,
         transform::{
             CentreCrop, ColourJitter, Flip, Grayscale, Pad, RandomCrop, RandomResizedCrop, ResizeShort,
             ResizeTo, Upright, Way,
@@ -18,6 +18,7 @@ use feedline_core::{DType, Key, Purpose};
 use pyo3::{
     exceptions::{PyFileNotFoundError, PyIndexError, PyIsADirectoryError, PyOSError, PyValueError},
     prelude::*,
+    pybacked::PyBackedBytes,
     types::{PyByteArray, PyTuple},
 };
 
@@ -52,10 +53,17 @@ pub(crate) struct FileRows(pub(crate) Box<dyn feedline::files::FileRows>);
 
 #[pymethods]
 impl FileRows {
-    /// Images. `steps` are tuples, each with its name first. There is one label for each path, or none at all.
+    /// Images. `steps` are tuples, each with its name first. There is one label for each path, or none at all; of so many
+    /// classes, it is a row with a number for each.
     #[staticmethod]
-    fn images(paths: Vec<PathBuf>, labels: Vec<i64>, steps: Vec<Bound<'_, PyTuple>>) -> PyResult<Self> {
-        let (files, (pipeline, cache)) = (listed(paths, labels)?, pipeline(&steps)?);
+    #[pyo3(signature = (paths, labels, steps, classes=None))]
+    fn images(
+        paths: Origin,
+        labels: Vec<i64>,
+        steps: Vec<Bound<'_, PyTuple>>,
+        classes: Option<usize>,
+    ) -> PyResult<Self> {
+        let (files, (pipeline, cache)) = (listed(paths, labels, classes)?, pipeline(&steps)?);
         let mut images = Images::new(files, pipeline);
         if let Some((most_bytes, path)) = cache {
             images = images.cached(most_bytes, path.as_deref())?;
@@ -65,15 +73,27 @@ impl FileRows {
 
     /// Arrays, all like that of the first file. Of files with several, `name` says which.
     #[staticmethod]
-    fn tensors(paths: Vec<PathBuf>, labels: Vec<i64>, name: Option<String>) -> PyResult<Self> {
-        let tensors = Tensors::files(listed(paths, labels)?, name);
+    #[pyo3(signature = (paths, labels, name, classes=None))]
+    fn tensors(
+        paths: Origin,
+        labels: Vec<i64>,
+        name: Option<String>,
+        classes: Option<usize>,
+    ) -> PyResult<Self> {
+        let tensors = Tensors::files(listed(paths, labels, classes)?, name);
         Ok(Self(Box::new(tensors.map_err(to_python)?)))
     }
 
     /// Images of many channels, all like the first.
     #[staticmethod]
-    fn cells(paths: Vec<PathBuf>, labels: Vec<i64>, steps: Vec<Bound<'_, PyTuple>>) -> PyResult<Self> {
-        match Cells::new(listed(paths, labels)?, cell_steps(&steps)?) {
+    #[pyo3(signature = (paths, labels, steps, classes=None))]
+    fn cells(
+        paths: Origin,
+        labels: Vec<i64>,
+        steps: Vec<Bound<'_, PyTuple>>,
+        classes: Option<usize>,
+    ) -> PyResult<Self> {
+        match Cells::new(listed(paths, labels, classes)?, cell_steps(&steps)?) {
             Ok(cells) => Ok(Self(Box::new(cells))),
             Err(CellsError::File(error)) => Err(to_python(error)),
             Err(error @ CellsError::Steps(_)) => Err(PyValueError::new_err(error.to_string())),
@@ -100,6 +120,12 @@ impl FileRows {
     #[getter]
     fn is_random(&self) -> bool {
         self.0.is_random()
+    }
+
+    /// How many numbers a label has, if it is a row of them.
+    #[getter]
+    fn classes(&self) -> Option<usize> {
+        self.0.files().classes()
     }
 
     /// The label of a file.
@@ -165,7 +191,8 @@ impl FileRows {
         (seed, epoch): (u64, u64),
     ) -> Option<FileColumns<'_>> {
         let [begin, labels, end, ..] = *offsets else { return None };
-        let fits = begin + self.0.row_bytes() * rows <= labels && labels + size_of::<i64>() * rows <= end;
+        let label_bytes = self.0.files().label_bytes();
+        let fits = begin + self.0.row_bytes() * rows <= labels && labels + label_bytes * rows <= end;
         let key = Key::new(seed, epoch, Purpose::Sample);
         fits.then_some(FileColumns { files: &*self.0, start: start as usize, offsets: [begin, labels], key })
     }
@@ -184,16 +211,33 @@ impl FileColumns<'_> {
         if self.files.write_row(index, &mut self.key.rng(index as u64), bytes).is_err() {
             return false;
         }
-        let Ok(label) = self.files.files().label(index) else { return false };
-        let place = (self.start + labels + row * size_of::<i64>()) as *mut i64;
-        // SAFETY: as above; columns begin where any number may.
-        unsafe { place.write(label) };
-        true
+        let files = self.files.files();
+        let place = (self.start + labels + row * files.label_bytes()) as *mut u8;
+        // SAFETY: as above.
+        let label = unsafe { std::slice::from_raw_parts_mut(place, files.label_bytes()) };
+        files.write_label(index, label).is_ok()
     }
 }
 
-fn listed(paths: Vec<PathBuf>, labels: Vec<i64>) -> PyResult<Listed> {
-    Listed::new(paths.into_iter().collect(), labels).map_err(|error| PyValueError::new_err(error.to_string()))
+/// Bytes in memory, or names of files.
+#[derive(FromPyObject)]
+enum Origin {
+    Memory(Vec<PyBackedBytes>),
+    Files(Vec<PathBuf>),
+}
+
+fn listed(origin: Origin, labels: Vec<i64>, classes: Option<usize>) -> PyResult<Listed> {
+    let listed = match origin {
+        Origin::Files(paths) => Listed::new(paths.into_iter().collect(), labels),
+        Origin::Memory(files) => {
+            Listed::memory(files.into_iter().map(|file| -> Kept { Box::new(file) }).collect(), labels)
+        }
+    };
+    let listed = listed.and_then(|listed| match classes {
+        None => Ok(listed),
+        Some(classes) => listed.one_hot(classes),
+    });
+    listed.map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 /// The steps of cells by their names.
@@ -246,7 +290,8 @@ type CacheIn = (u64, Option<PathBuf>);
 /// Steps by their names.
 fn pipeline(steps: &[Bound<'_, PyTuple>]) -> PyResult<(Pipeline, Option<CacheIn>)> {
     let (mut transforms, mut numbers) = (Vec::<Arc<dyn Transform>>::new(), Numbers::Bytes);
-    let (mut arrangement, mut cache) = (Arrangement::Planes, None);
+    let (mut arrangement, mut cache, mut cast) = (Arrangement::Planes, None, None);
+    let mut decode = Decode::Exact;
     for step in steps {
         let name: String = step.get_item(0)?.extract()?;
         match name.as_str() {
@@ -259,12 +304,17 @@ fn pipeline(steps: &[Bound<'_, PyTuple>]) -> PyResult<(Pipeline, Option<CacheIn>
                 }
             }
             "cache" => cache = Some((transforms.len(), (argument(step, 1)?, argument(step, 2)?))),
+            "fast" => decode = Decode::Fast,
+            "cast" => cast = Some(float_type(&argument::<String>(step, 1)?)?),
             "channels_last" => arrangement = Arrangement::Pixels,
             _ => transforms.push(transform(&name, step)?),
         }
     }
     let refused = |error: Refused| PyValueError::new_err(error.to_string());
-    let pipeline = Pipeline::new(transforms, numbers, arrangement).map_err(refused)?;
+    let mut pipeline = Pipeline::new(transforms, numbers, arrangement).map_err(refused)?.decoding(decode);
+    if let Some(dtype) = cast {
+        pipeline = pipeline.cast(dtype).map_err(refused)?;
+    }
     match cache {
         None => Ok((pipeline, None)),
         Some((behind, cache)) => Ok((pipeline.keeping(behind).map_err(refused)?, Some(cache))),
@@ -346,6 +396,18 @@ fn like(name: &str) -> PyResult<Like> {
         "torchvision" => Ok(Like::Torchvision),
         _ => Err(PyValueError::new_err(format!(
             "like {name:?}: there are 'pillow', 'pillow < 13' and 'torchvision'"
+        ))),
+    }
+}
+
+fn float_type(name: &str) -> PyResult<DType> {
+    match name {
+        "float16" => Ok(DType::F16),
+        "bfloat16" => Ok(DType::Bf16),
+        "float32" => Ok(DType::F32),
+        "float64" => Ok(DType::F64),
+        _ => Err(PyValueError::new_err(format!(
+            "there is no cast to {name:?}; there are 'float16', 'bfloat16', 'float32' and 'float64'"
         ))),
     }
 }

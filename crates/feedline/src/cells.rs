@@ -13,13 +13,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::path::Path;
-
 use feedline_core::{DType, SampleRng};
 use feedline_media::stack::{Scratch, Stack};
 pub use feedline_media::{Filter, MeanStd, MediaError, Refused, stack::Steps};
 
-use crate::files::{Desks, FileError, FileRows, Listed, Reader};
+use crate::files::{Desks, FileError, FileRows, Listed, Place, Reader};
 
 /// Images of many channels, all like the first.
 pub struct Cells {
@@ -46,21 +44,20 @@ struct Desk {
 }
 
 impl Desk {
-    fn read(&mut self, path: &Path) -> Result<(&mut Scratch, &[u8]), FileError> {
-        let bytes =
-            self.file.read(path).map_err(|error| FileError::Unreadable { path: path.into(), error })?;
+    fn read<'a>(&'a mut self, place: Place<'a>) -> Result<(&'a mut Scratch, &'a [u8]), FileError> {
+        let bytes = place.read(&mut self.file)?;
         Ok((&mut self.scratch, bytes))
     }
 }
 
-fn unfit(path: &Path) -> impl Fn(MediaError) -> FileError {
-    |error| FileError::Unfit { path: path.into(), error: error.into() }
+fn unfit(place: Place<'_>) -> impl Fn(MediaError) -> FileError {
+    move |error| FileError::Unfit { path: place.name(), error: error.into() }
 }
 
 impl Cells {
     /// Files, and what becomes of them. The first is looked at.
     pub fn new(files: Listed, steps: Steps) -> Result<Self, CellsError> {
-        let first = files.path(0)?;
+        let first = files.place(0)?;
         let mut desk = Desk::default();
         let (scratch, bytes) = desk.read(first)?;
         let like = scratch.open(bytes).map_err(unfit(first))?;
@@ -91,10 +88,10 @@ impl FileRows for Cells {
     }
 
     fn write_row(&self, index: usize, rng: &mut SampleRng, row: &mut [u8]) -> Result<(), FileError> {
-        let path = self.files.path(index)?;
+        let place = self.files.place(index)?;
         self.desks.with(|desk| {
-            let (scratch, bytes) = desk.read(path)?;
-            self.stack.write(bytes, rng, scratch, row).map_err(unfit(path))
+            let (scratch, bytes) = desk.read(place)?;
+            self.stack.write(bytes, rng, scratch, row).map_err(unfit(place))
         })
     }
 }

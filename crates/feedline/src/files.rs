@@ -1,13 +1,13 @@
 //! Files that become rows of one shape, each with a label.
 
 use std::{
-    io,
+    fmt, io,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use feedline_core::{BoxError, DType, Field, Layout, LayoutError, RowMut, SampleRng};
-pub use feedline_source::{Folder, FolderError, Paths, Reader, read_into};
+pub use feedline_source::{Folder, FolderError, Paths, Reader};
 
 use crate::Rows;
 
@@ -37,57 +37,175 @@ pub enum FileError {
     },
 }
 
-/// Files, each with a label.
+/// Bytes that somebody keeps.
+pub type Kept = Box<dyn AsRef<[u8]> + Send + Sync>;
+
+/// Files, each with a label. They may also be in memory.
 #[derive(Clone, Debug)]
 pub struct Listed {
-    paths: Paths,
+    origin: Origin,
     labels: Vec<i64>,
+    classes: Option<usize>,
 }
 
-/// Labels that are not one for each file.
+#[derive(Clone)]
+enum Origin {
+    Files(Paths),
+    Memory(Arc<[Kept]>),
+}
+
+impl fmt::Debug for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Files(paths) => paths.fmt(f),
+            Self::Memory(files) => write!(f, "{} files in memory", files.len()),
+        }
+    }
+}
+
+impl Origin {
+    fn len(&self) -> usize {
+        match self {
+            Self::Files(paths) => paths.len(),
+            Self::Memory(files) => files.len(),
+        }
+    }
+}
+
+/// Where a file is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place<'a> {
+    File(&'a Path),
+    Memory(usize, &'a [u8]),
+}
+
+impl<'a> Place<'a> {
+    /// Its bytes; those of a file lie in the reader's memory.
+    pub(crate) fn read<'b>(self, reader: &'b mut Reader) -> Result<&'b [u8], FileError>
+    where
+        'a: 'b,
+    {
+        match self {
+            Self::File(path) => {
+                reader.read(path).map_err(|error| FileError::Unreadable { path: path.into(), error })
+            }
+            Self::Memory(_, bytes) => Ok(bytes),
+        }
+    }
+
+    /// What is said of it if something is wrong.
+    pub(crate) fn name(self) -> PathBuf {
+        match self {
+            Self::File(path) => path.into(),
+            Self::Memory(index, _) => format!("<bytes of sample {index}>").into(),
+        }
+    }
+}
+
+/// Labels that are not one for each file, or not of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there are {labels} labels for {files} files: give one for each, or none")]
-pub struct LabelError {
-    labels: usize,
-    files: usize,
+pub enum LabelError {
+    /// There are more, or fewer.
+    #[error("there are {labels} labels for {files} files: give one for each, or none")]
+    Count {
+        /// Labels.
+        labels: usize,
+        /// Files.
+        files: usize,
+    },
+    /// One is not between 0 and the number of classes.
+    #[error("the label {label} is not one of {classes} classes, which count from 0")]
+    NoClass {
+        /// The label.
+        label: i64,
+        /// How many there are.
+        classes: usize,
+    },
 }
 
 impl Listed {
     /// As many labels as files; or none, and each has the label 0.
-    pub fn new(paths: Paths, mut labels: Vec<i64>) -> Result<Self, LabelError> {
+    pub fn new(paths: Paths, labels: Vec<i64>) -> Result<Self, LabelError> {
+        Self::of(Origin::Files(paths), labels)
+    }
+
+    /// Files that are in memory already.
+    pub fn memory(files: Vec<Kept>, labels: Vec<i64>) -> Result<Self, LabelError> {
+        Self::of(Origin::Memory(files.into()), labels)
+    }
+
+    fn of(origin: Origin, mut labels: Vec<i64>) -> Result<Self, LabelError> {
         if labels.is_empty() {
-            labels = vec![0; paths.len()];
+            labels = vec![0; origin.len()];
         }
-        if labels.len() != paths.len() {
-            return Err(LabelError { labels: labels.len(), files: paths.len() });
+        if labels.len() != origin.len() {
+            return Err(LabelError::Count { labels: labels.len(), files: origin.len() });
         }
-        Ok(Self { paths, labels })
+        Ok(Self { origin, labels, classes: None })
     }
 
     /// A folder with one folder for each class.
     pub fn folder(root: impl AsRef<Path>) -> Result<Self, FolderError> {
         let Folder { paths, labels, .. } = Folder::list(root.as_ref())?;
-        Ok(Self { paths, labels: labels.into_iter().map(i64::from).collect() })
+        let labels = labels.into_iter().map(i64::from).collect();
+        Ok(Self { origin: Origin::Files(paths), labels, classes: None })
+    }
+
+    /// Labels as rows of f32: 1 at the class, 0 elsewhere.
+    pub fn one_hot(mut self, classes: usize) -> Result<Self, LabelError> {
+        let is_class = |label: i64| usize::try_from(label).is_ok_and(|label| label < classes);
+        if let Some(label) = self.labels.iter().copied().find(|label| !is_class(*label)) {
+            return Err(LabelError::NoClass { label, classes });
+        }
+        self.classes = Some(classes);
+        Ok(self)
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.paths.len()
+        self.labels.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.paths.is_empty()
+        self.labels.is_empty()
     }
 
-    /// One of the files.
-    pub fn path(&self, index: usize) -> Result<&Path, FileError> {
-        self.paths.get(index).ok_or(FileError::NoSuch(index, self.len()))
+    /// Where one of the files is.
+    pub(crate) fn place(&self, index: usize) -> Result<Place<'_>, FileError> {
+        let place = match &self.origin {
+            Origin::Files(paths) => paths.get(index).map(Place::File),
+            Origin::Memory(files) => files.get(index).map(|file| Place::Memory(index, (**file).as_ref())),
+        };
+        place.ok_or(FileError::NoSuch(index, self.len()))
     }
 
     /// Its label.
     pub fn label(&self, index: usize) -> Result<i64, FileError> {
         self.labels.get(index).copied().ok_or(FileError::NoSuch(index, self.len()))
+    }
+
+    /// How many classes there are, if each label is a row with one number for each.
+    pub fn classes(&self) -> Option<usize> {
+        self.classes
+    }
+
+    /// Bytes of a label.
+    pub fn label_bytes(&self) -> usize {
+        self.classes.map_or(size_of::<i64>(), |classes| size_of::<f32>() * classes)
+    }
+
+    /// Writes a label, which has so many bytes.
+    pub fn write_label(&self, index: usize, out: &mut [u8]) -> Result<(), FileError> {
+        let label = self.label(index)?;
+        if self.classes.is_none() {
+            out.copy_from_slice(&label.to_ne_bytes());
+            return Ok(());
+        }
+        for (class, number) in (0..).zip(out.as_chunks_mut().0) {
+            *number = f32::from(u8::from(class == label)).to_ne_bytes();
+        }
+        Ok(())
     }
 }
 
@@ -121,10 +239,11 @@ pub trait FileRows: Send + Sync + 'static {
 
 impl<T: FileRows> Rows for T {
     fn layout(&self) -> Result<Layout, LayoutError> {
-        Layout::new([
-            Field::dynamic(self.field(), self.dtype(), self.shape()),
-            Field::fixed::<i64>("label", []),
-        ])
+        let label = match self.files().classes() {
+            None => Field::fixed::<i64>("label", []),
+            Some(classes) => Field::dynamic("label", DType::F32, [classes]),
+        };
+        Layout::new([Field::dynamic(self.field(), self.dtype(), self.shape()), label])
     }
 
     fn len(&self) -> usize {
@@ -133,7 +252,7 @@ impl<T: FileRows> Rows for T {
 
     fn write(&self, index: usize, rng: &mut SampleRng, row: &mut RowMut<'_>) -> Result<(), BoxError> {
         self.write_row(index, rng, row.bytes_mut(0)?)?;
-        row.write(1, &[self.files().label(index)?])?;
+        self.files().write_label(index, row.bytes_mut(1)?)?;
         Ok(())
     }
 }

@@ -20,13 +20,13 @@ use std::{io, path::Path, sync::Arc};
 
 use feedline_core::{DType, SampleRng};
 pub use feedline_media::{
-    Arrangement, Filter, Like, MeanStd, MediaError, Numbers, Pipeline, Rect, Refused, Scratch, Transform,
-    codec, normalise::Unit, transform,
+    Arrangement, Decode, Filter, Like, MeanStd, MediaError, Numbers, Pipeline, Rect, Refused, Scratch,
+    Transform, codec, normalise::Unit, transform,
 };
 
 use crate::{
     cache::Cache,
-    files::{Desks, FileError, FileRows, FolderError, Listed},
+    files::{Desks, FileError, FileRows, FolderError, Listed, Reader},
 };
 
 /// Files and what is to become of them; checked by [`ImageSpec::build`].
@@ -36,7 +36,9 @@ pub struct ImageSpec {
     steps: Vec<Arc<dyn Transform>>,
     shifts: Vec<MeanStd>,
     as_bytes: bool,
+    dtype: DType,
     arrangement: Arrangement,
+    decode: Decode,
 }
 
 /// Images in files, and the rows they become.
@@ -50,7 +52,8 @@ pub struct Images {
 #[derive(Default)]
 struct Desk {
     scratch: Scratch,
-    file: Vec<u8>,
+    file: Reader,
+    kept: Vec<u8>,
 }
 
 impl Images {
@@ -62,7 +65,8 @@ impl Images {
     /// A list of files.
     pub fn files(files: Listed) -> ImageSpec {
         let (steps, shifts) = (Vec::new(), Vec::new());
-        ImageSpec { files, steps, shifts, as_bytes: false, arrangement: Arrangement::Planes }
+        let (dtype, arrangement) = (DType::F32, Arrangement::Planes);
+        ImageSpec { files, steps, shifts, as_bytes: false, dtype, arrangement, decode: Decode::Exact }
     }
 
     /// Files for a pipeline that is checked already.
@@ -84,18 +88,17 @@ impl Images {
     fn make(
         &self,
         index: usize,
-        path: &Path,
         rng: &mut SampleRng,
         desk: &mut Desk,
         row: &mut [u8],
     ) -> Result<(), FileError> {
-        let unfit = |error: MediaError| FileError::Unfit { path: path.into(), error: error.into() };
-        let Desk { scratch, file } = desk;
-        if let Some(kept) = self.cache.as_ref().and_then(|cache| cache.get(index, file)) {
+        let place = self.files.place(index)?;
+        let unfit = |error: MediaError| FileError::Unfit { path: place.name(), error: error.into() };
+        let Desk { scratch, file, kept } = desk;
+        if let Some(kept) = self.cache.as_ref().and_then(|cache| cache.get(index, kept)) {
             return self.pipeline.write_kept(kept, rng, scratch, row).map_err(unfit);
         }
-        let bytes = feedline_source::read_into(path, file)
-            .map_err(|error| FileError::Unreadable { path: path.into(), error })?;
+        let bytes = place.read(file)?;
         let keep = |image: &[u8]| {
             if let Some(cache) = &self.cache {
                 cache.put(index, image);
@@ -132,8 +135,7 @@ impl FileRows for Images {
     }
 
     fn write_row(&self, index: usize, rng: &mut SampleRng, row: &mut [u8]) -> Result<(), FileError> {
-        let path = self.files.path(index)?;
-        self.desks.with(|desk| self.make(index, path, rng, desk, row))
+        self.desks.with(|desk| self.make(index, rng, desk, row))
     }
 }
 
@@ -203,6 +205,20 @@ impl ImageSpec {
         self
     }
 
+    /// Decodes images that get much smaller in less time, not to the bit.
+    #[must_use]
+    pub fn decoding(mut self, decode: Decode) -> Self {
+        self.decode = decode;
+        self
+    }
+
+    /// Floats of another type: f16, bf16 or f64.
+    #[must_use]
+    pub fn cast(mut self, dtype: DType) -> Self {
+        self.dtype = dtype;
+        self
+    }
+
     /// Row, column, channel instead of channel, row, column.
     #[must_use]
     pub fn channels_last(mut self) -> Self {
@@ -217,7 +233,10 @@ impl ImageSpec {
         }
         let numbers =
             if self.as_bytes { Numbers::Bytes } else { Numbers::Floats(Unit::Divided, self.shifts) };
-        let pipeline = Pipeline::new(self.steps, numbers, self.arrangement)?;
+        let mut pipeline = Pipeline::new(self.steps, numbers, self.arrangement)?.decoding(self.decode);
+        if self.dtype != DType::F32 {
+            pipeline = pipeline.cast(self.dtype)?;
+        }
         Ok(Images::new(self.files, pipeline))
     }
 }

@@ -3,7 +3,11 @@
 
 use std::{fs::File, path::Path};
 
-use feedline::{OnFailure, Spec, files::Listed, images::Images};
+use feedline::{
+    DType, OnFailure, Spec,
+    files::{Kept, Listed},
+    images::{Decode, Images},
+};
 
 /// A PNG of one colour.
 fn write(path: &Path, (width, height): (u32, u32), colour: [u8; 3]) {
@@ -57,11 +61,34 @@ fn a_file_that_is_no_image_is_named() {
 }
 
 #[test]
+fn bytes_in_memory_become_floats_of_any_type_with_rows_of_labels() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("a.png");
+    write(&path, (8, 8), [0, 255, 102]);
+    let png: Kept = Box::new(std::fs::read(&path).unwrap());
+    let bad: Kept = Box::new(b"<html>".to_vec());
+    let files = Listed::memory(vec![png, bad], vec![2, 0]).unwrap().one_hot(3).unwrap();
+    let images = Images::files(files).centre_crop(2, 2).cast(DType::F64).decoding(Decode::Fast);
+    let spec = Spec::rows(images.build().unwrap()).batch_size(1);
+    let mut loader = spec.build().unwrap();
+    let batches: Vec<_> = loader.epoch().collect();
+    let batch = batches[0].as_ref().unwrap();
+    assert_eq!(batch.slice::<f32>("label").unwrap(), [0.0, 0.0, 1.0]);
+    let expected = [0.0, 1.0, f64::from(102.0f32 / 255.0)];
+    assert_eq!(batch.slice::<f64>("image").unwrap(), expected.map(|value| [value; 4]).concat());
+    let error = batches[1].as_ref().unwrap_err().to_string();
+    assert!(error.contains("bytes of sample 1") && error.contains("HTML"), "{error}");
+}
+
+#[test]
 fn what_cannot_be_is_refused() {
     let files = || Images::files(Listed::new(["a.jpg"].iter().collect(), Vec::new()).unwrap());
     let refused = files().resize(256).build().err().unwrap().to_string();
     assert!(refused.contains("end with a crop"), "{refused}");
     assert!(Listed::new(["a.jpg"].iter().collect(), vec![1, 2]).is_err());
+    assert!(Listed::new(["a.jpg"].iter().collect(), vec![2]).unwrap().one_hot(2).is_err());
+    assert!(files().resize_to(8, 8).cast(DType::U8).build().is_err());
+    assert!(files().resize_to(8, 8).as_bytes().cast(DType::F16).build().is_err());
     assert!(files().resize_to(8, 8).as_bytes().normalise([0.5], [0.5]).build().is_err());
     assert!(files().random_resized_crop(8, 8).random_mirror().channels_last().build().is_ok());
     assert!(files().resize_to(8, 8).random_crop(9, 9).build().is_err());

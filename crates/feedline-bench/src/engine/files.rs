@@ -1,5 +1,6 @@
 //! *files*: images, cells or tensors from a folder, made into batches, against the least that must be done: images decoded
-//! by libjpeg-turbo into one buffer and forgotten, the others read into one buffer and forgotten, by as many threads.
+//! by libjpeg-turbo into one buffer and forgotten, the others read into one buffer and forgotten, by as many threads. One
+//! buffer stays in a cache, batches do not: so arrays are also read into memory as large as two batches.
 
 use std::{
     fs, io,
@@ -81,27 +82,37 @@ impl Files {
         found.retain(|path| Kind::of(path) == Some(kind));
         // Over and over, until there are enough.
         let files: Vec<PathBuf> = found.iter().cycle().take(self.batch * self.batches).cloned().collect();
-        let mut measured = vec![(Vec::new(), Vec::new()); self.workers.len()];
+        let mut measured = vec![(Vec::new(), Vec::new(), Vec::new()); self.workers.len()];
         let total = (2 * self.workers.len() * self.repeats) as f64;
         for repeat in 0..self.repeats {
             for (at, workers) in self.workers.iter().enumerate() {
                 let done = (2 * (repeat * self.workers.len() + at)) as f64;
                 progress(&format!("the least, {workers} threads"), done / total);
-                measured[at].0.push(least(&files, kind, *workers)?);
+                measured[at].0.push(least(&files, kind, *workers, 1)?);
+                if kind == Kind::Arrays {
+                    let buffers = (2 * self.batch).div_ceil((*workers).max(1));
+                    measured[at].2.push(least(&files, kind, *workers, buffers)?);
+                }
                 progress(&format!("feedline, {workers} workers"), (done + 1.0) / total);
                 measured[at].1.push(self.one(&files, kind, *workers)?);
             }
         }
         progress("files", 1.0);
-        let rows = self.workers.iter().zip(&measured).flat_map(|(workers, (least, ours))| {
+        let rows = self.workers.iter().zip(&measured).flat_map(|(workers, (least, ours, batches))| {
             let count = files.len() as f64;
-            let rates: Vec<f64> = least.iter().map(|time| count / time.as_secs_f64()).collect();
+            let rates =
+                |times: &[Duration]| times.iter().map(|time| count / time.as_secs_f64()).collect::<Vec<_>>();
             let what = if kind == Kind::Images { "decoded into one buffer" } else { "read into one buffer" };
-            let least = Row { loader: what.to_owned(), ..row(*workers, rates, Vec::new()) };
-            let rates = ours.iter().map(|one| count / one.total.as_secs_f64()).collect();
+            let least = Row { loader: what.to_owned(), ..row(*workers, rates(least), Vec::new()) };
+            let batches = (!batches.is_empty()).then(|| Row {
+                loader: "read into two batches".to_owned(),
+                ..row(*workers, rates(batches), Vec::new())
+            });
             let first = ours.iter().map(|one| one.first_batch.as_secs_f64()).collect();
+            let ours = ours.iter().map(|one| count / one.total.as_secs_f64()).collect();
             let ideal = Some(least.items_per_second);
-            [least, Row { loader: "feedline".to_owned(), ideal, ..row(*workers, rates, first) }]
+            let ours = Row { loader: "feedline".to_owned(), ideal, ..row(*workers, ours, first) };
+            [Some(least), batches, Some(ours)].into_iter().flatten()
         });
         let kind = match kind {
             Kind::Arrays => "arrays",
@@ -173,13 +184,16 @@ fn list(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// The time in which threads read or decode all files, each into one buffer.
-fn least(files: &[PathBuf], kind: Kind, threads: usize) -> io::Result<Duration> {
+/// The time in which threads read or decode all files, each into so many buffers in turn.
+fn least(files: &[PathBuf], kind: Kind, threads: usize, buffers: usize) -> io::Result<Duration> {
     let (next, began) = (AtomicUsize::new(0), Instant::now());
     let work = || -> io::Result<()> {
-        let (mut codecs, mut file, mut pixels) = (Codecs::default(), Reader::default(), Vec::new());
+        let (mut codecs, mut pixels) = (Codecs::of_library(), Vec::new());
+        let mut buffers: Vec<Reader> = (0..buffers).map(|_| Reader::default()).collect();
+        let mut turn = 0;
         while let Some(path) = files.get(next.fetch_add(1, Relaxed)) {
-            let bytes = file.read(path)?;
+            turn = (turn + 1) % buffers.len();
+            let bytes = buffers[turn].read(path)?;
             if kind == Kind::Images {
                 let opened = codecs.open(bytes).map_err(io::Error::other)?;
                 let (width, height) = opened.size();

@@ -1,7 +1,20 @@
-//! JPEG, decoded by libjpeg-turbo: whole, or only the part that is wanted, to the bit as Pillow has it.
+//! JPEG: whole, or only the part that is wanted, to the bit as Pillow has it. Plain files are decoded by [`plain`], all
+//! others, and those in which something is wrong, by libjpeg-turbo.
 //!
-//! A part is decoded with one block more on each side, because colours are interpolated from their neighbours; what is
-//! wanted is then the same as if all had been decoded. What is below a part is not even looked at.
+//! libjpeg-turbo decodes a part with one block more on each side, because colours are interpolated from their neighbours;
+//! what is wanted is then the same as if all had been decoded. What is below a part is not even looked at.
+
+#[cfg(target_arch = "x86_64")]
+mod colours;
+#[cfg(target_arch = "x86_64")]
+mod cosines;
+#[cfg(target_arch = "x86_64")]
+mod huffman;
+#[cfg(target_arch = "x86_64")]
+mod plain;
+#[cfg(not(target_arch = "x86_64"))]
+#[path = "jpeg/elsewhere.rs"]
+mod plain;
 
 use std::{
     ffi::{CStr, c_int, c_void},
@@ -10,6 +23,7 @@ use std::{
 
 use turbojpeg_sys as tj;
 
+use self::plain::{Outline, Plain};
 use super::exif;
 use crate::{
     MediaError,
@@ -35,22 +49,34 @@ pub struct Header {
     pub orientation: u8,
     /// Width and height of a block of all its colours; `None` if only all of the image can be decoded.
     block: Option<(usize, usize)>,
+    /// Of a plain file.
+    outline: Option<Outline>,
 }
 
 /// A decoder, to be used for one image after the other by one worker.
 pub(super) struct Decoder {
     handle: NonNull<c_void>,
+    plain: Option<Plain>,
+    /// Whether the last image was decoded by that.
+    #[cfg(test)]
+    was_plain: bool,
 }
 
 // SAFETY: a handle may be used by any thread, by one at a time.
 unsafe impl Send for Decoder {}
 
 impl Decoder {
-    /// One that has nothing to do yet.
-    pub(super) fn new() -> Result<Self, MediaError> {
+    /// One that has nothing to do yet. It may be told to leave all files to libjpeg-turbo.
+    pub(super) fn new(library_only: bool) -> Result<Self, MediaError> {
         // SAFETY: it takes a number and returns a handle or nothing.
         let handle = NonNull::new(unsafe { tj::tj3Init(tj::TJINIT_TJINIT_DECOMPRESS as c_int) });
-        let decoder = Self { handle: handle.ok_or(MediaError::NoMemory)? };
+        let plain = if library_only { None } else { Plain::new() };
+        let decoder = Self {
+            handle: handle.ok_or(MediaError::NoMemory)?,
+            plain,
+            #[cfg(test)]
+            was_plain: false,
+        };
         decoder.set(tj::TJPARAM_TJPARAM_SCANLIMIT, MOST_SCANS);
         Ok(decoder)
     }
@@ -75,7 +101,22 @@ impl Decoder {
 
     /// Reads the beginning of a file.
     pub(super) fn header(&mut self, bytes: &[u8]) -> Result<Header, MediaError> {
-        let (size, orientation) = frame(bytes)?;
+        let Frame { size, orientation, outline } = Frame::of(bytes)?;
+        // Of a file that is cut off, all is decoded by the library, so that this is found.
+        let outline = outline.filter(|_| self.plain.is_some() && bytes.ends_with(&END));
+        if outline.is_none() {
+            return self.header_of_library(bytes, size, orientation);
+        }
+        let (width, height) = (size.0 as usize, size.1 as usize);
+        Ok(Header { width, height, is_cmyk: false, orientation, block: None, outline })
+    }
+
+    fn header_of_library(
+        &mut self,
+        bytes: &[u8],
+        size: (c_int, c_int),
+        orientation: u8,
+    ) -> Result<Header, MediaError> {
         // SAFETY: the slice is as long as it says.
         let ended =
             unsafe { tj::tj3DecompressHeader(self.handle.as_ptr(), bytes.as_ptr(), bytes.len() as _) };
@@ -94,7 +135,7 @@ impl Decoder {
         // Of a file that is cut off, all is decoded, so that this is found.
         let is_whole = bytes.ends_with(&END);
         let block = block(self.get(tj::TJPARAM_TJPARAM_SUBSAMP)).filter(|_| is_whole);
-        Ok(Header { width, height, is_cmyk, orientation, block })
+        Ok(Header { width, height, is_cmyk, orientation, block, outline: None })
     }
 
     /// Decodes a part of an image as RGB. `bytes` are those of `header`. The memory is reused; what is returned lies in it.
@@ -105,8 +146,65 @@ impl Decoder {
         part: Rect,
         memory: &'a mut Vec<u8>,
     ) -> Result<Pixels<'a>, MediaError> {
-        let around = around(header, part);
-        let whole = (around.width, around.height) == (header.width, header.height);
+        let Some(outline) = header.outline else {
+            return self.decode_by_library(bytes, header, part, 1, memory);
+        };
+        // From a column of an even number on: colours are mixed for two at a time.
+        let odd = part.x % 2;
+        let around = Rect { x: part.x - odd, width: part.width + odd, ..part };
+        let stride = 3 * around.width;
+        // Behind the last row, some pixels are made that nobody wants.
+        let pixels = room(memory, stride * around.height + 96);
+        let done = self.plain.as_mut().and_then(|plain| plain.decode(bytes, outline, around, stride, pixels));
+        #[cfg(test)]
+        {
+            self.was_plain = done.is_some();
+        }
+        if done.is_none() {
+            let size = (header.width as c_int, header.height as c_int);
+            let header = self.header_of_library(bytes, size, header.orientation)?;
+            return self.decode_by_library(bytes, header, part, 1, memory);
+        }
+        let pixels = Pixels::new(memory, around.width, around.height, 3);
+        let inside = Rect { x: odd, y: 0, ..part };
+        Ok(pixels.and_then(|pixels| pixels.part(inside)).expect("the part lies in what is around it"))
+    }
+
+    /// Decodes a part of an image at a half, a quarter or an eighth of its size: its finest patterns are left out before they
+    /// are made. The part is one of the smaller image.
+    pub(super) fn decode_smaller<'a>(
+        &mut self,
+        bytes: &[u8],
+        header: Header,
+        part: Rect,
+        shrink: usize,
+        memory: &'a mut Vec<u8>,
+    ) -> Result<Pixels<'a>, MediaError> {
+        let size = (header.width as c_int, header.height as c_int);
+        let header = self.header_of_library(bytes, size, header.orientation)?;
+        self.decode_by_library(bytes, header, part, shrink, memory)
+    }
+
+    fn decode_by_library<'a>(
+        &mut self,
+        bytes: &[u8],
+        header: Header,
+        part: Rect,
+        shrink: usize,
+        memory: &'a mut Vec<u8>,
+    ) -> Result<Pixels<'a>, MediaError> {
+        let factor = tj::tjscalingfactor { num: 1, denom: shrink as c_int };
+        // SAFETY: the handle lives as long as this.
+        if unsafe { tj::tj3SetScalingFactor(self.handle.as_ptr(), factor) } != 0 {
+            return Err(MediaError::Damaged("JPEG", self.complaint()));
+        }
+        let size = (header.width.div_ceil(shrink), header.height.div_ceil(shrink));
+        let around = if shrink == 1 {
+            around(header, part)
+        } else {
+            Rect { x: 0, y: 0, width: size.0, height: size.1 }
+        };
+        let whole = (around.width, around.height) == size;
         let region = if whole {
             tj::tjregion { x: 0, y: 0, w: 0, h: 0 }
         } else {
@@ -164,36 +262,57 @@ impl Drop for Decoder {
     }
 }
 
-/// Width and height, as the frame of an image has them; and how the camera was held.
-fn frame(bytes: &[u8]) -> Result<((c_int, c_int), u8), MediaError> {
-    let mut orientation = None;
-    let mut rest = bytes.get(2..).unwrap_or_default();
-    loop {
-        // Segments begin with 0xff, any number of them, and a mark.
-        while let [0xff, 0xff, ..] = rest {
-            rest = &rest[1..];
-        }
-        let (mark, length) = match rest {
-            [0xff, 0x01 | 0xd0..=0xd8, after @ ..] => {
-                rest = after;
-                continue;
+/// What the frame of an image says, and what stands before it.
+struct Frame {
+    size: (c_int, c_int),
+    /// How the camera was held.
+    orientation: u8,
+    /// If it is plain.
+    outline: Option<Outline>,
+}
+
+impl Frame {
+    fn of(bytes: &[u8]) -> Result<Self, MediaError> {
+        let mut orientation = None;
+        let mut rest = bytes.get(2..).unwrap_or_default();
+        loop {
+            // Segments begin with 0xff, any number of them, and a mark.
+            while let [0xff, 0xff, ..] = rest {
+                rest = &rest[1..];
             }
-            [0xff, mark, high, low, ..] => (*mark, usize::from(u16::from_be_bytes([*high, *low]))),
-            [0xff, ..] | [] => return Err(MediaError::Truncated("JPEG")),
-            _ => return Err(MediaError::Damaged("JPEG", "there is something between its segments".into())),
-        };
-        if let (
-            0xc0..=0xc3 | 0xc5..=0xc7 | 0xc9..=0xcb | 0xcd..=0xcf,
-            [_, _, _, _, _, high, low, wide, narrow, ..],
-        ) = (mark, rest)
-        {
-            let (width, height) = (u16::from_be_bytes([*wide, *narrow]), u16::from_be_bytes([*high, *low]));
-            return Ok(((width.into(), height.into()), orientation.unwrap_or(1)));
+            let (mark, length) = match rest {
+                [0xff, 0x01 | 0xd0..=0xd8, after @ ..] => {
+                    rest = after;
+                    continue;
+                }
+                [0xff, mark, high, low, ..] => (*mark, usize::from(u16::from_be_bytes([*high, *low]))),
+                [0xff, ..] | [] => return Err(MediaError::Truncated("JPEG")),
+                _ => {
+                    return Err(MediaError::Damaged(
+                        "JPEG",
+                        "there is something between its segments".into(),
+                    ));
+                }
+            };
+            if let (
+                0xc0..=0xc3 | 0xc5..=0xc7 | 0xc9..=0xcb | 0xcd..=0xcf,
+                [_, _, _, _, _, high, low, wide, narrow, ..],
+            ) = (mark, rest)
+            {
+                let (width, height) =
+                    (u16::from_be_bytes([*wide, *narrow]), u16::from_be_bytes([*high, *low]));
+                let inside = rest.get(4..2 + length).filter(|_| mark == 0xc0);
+                return Ok(Self {
+                    size: (width.into(), height.into()),
+                    orientation: orientation.unwrap_or(1),
+                    outline: inside.and_then(Outline::of),
+                });
+            }
+            if mark == 0xe1 && orientation.is_none() {
+                orientation = rest.get(4..2 + length).and_then(exif::orientation);
+            }
+            rest = rest.get(2 + length..).ok_or(MediaError::Truncated("JPEG"))?;
         }
-        if mark == 0xe1 && orientation.is_none() {
-            orientation = rest.get(4..2 + length).and_then(exif::orientation);
-        }
-        rest = rest.get(2 + length..).ok_or(MediaError::Truncated("JPEG"))?;
     }
 }
 
@@ -238,11 +357,20 @@ fn around(header: Header, part: Rect) -> Rect {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
     fn a_part_is_decoded_with_a_block_around_it() {
-        let header = Header { width: 100, height: 50, is_cmyk: false, orientation: 1, block: Some((16, 16)) };
+        let header = Header {
+            width: 100,
+            height: 50,
+            is_cmyk: false,
+            orientation: 1,
+            block: Some((16, 16)),
+            outline: None,
+        };
         let part = Rect { x: 40, y: 20, width: 10, height: 10 };
         assert_eq!(around(header, part), Rect { x: 16, y: 0, width: 64, height: 48 });
         let part = Rect { x: 0, y: 0, width: 100, height: 50 };
@@ -251,9 +379,124 @@ mod tests {
 
     #[test]
     fn what_is_no_image_is_refused() {
-        let mut decoder = Decoder::new().unwrap();
+        let mut decoder = Decoder::new(false).unwrap();
         for bytes in [&b""[..], b"<html></html>", &[0xff, 0xd8, 0xff, 0xd9], &[0xff; 100]] {
             assert!(decoder.header(bytes).is_err(), "{bytes:?}");
+        }
+    }
+
+    /// A file of noise and slopes, with marks to begin anew after so many rows of blocks.
+    fn written(
+        size: (usize, usize),
+        subsampling: tj::TJSAMP,
+        quality: c_int,
+        restart: c_int,
+        seed: u32,
+    ) -> Vec<u8> {
+        let mut state = seed;
+        let pixels: Vec<u8> = (0..3 * size.0 * size.1)
+            .map(|at| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let slope = (at / 3 % size.0 + at / 3 / size.0 * (1 + at % 3)) as u32;
+                (slope + (state >> 24 & (255 >> (seed % 8)))) as u8
+            })
+            .collect();
+        // SAFETY: it takes a number and returns a handle or nothing.
+        let handle = unsafe { tj::tj3Init(tj::TJINIT_TJINIT_COMPRESS as c_int) };
+        for (parameter, value) in [
+            (tj::TJPARAM_TJPARAM_QUALITY, quality),
+            (tj::TJPARAM_TJPARAM_SUBSAMP, subsampling as c_int),
+            (tj::TJPARAM_TJPARAM_RESTARTROWS, restart),
+            (tj::TJPARAM_TJPARAM_OPTIMIZE, c_int::from(seed.is_multiple_of(2))),
+        ] {
+            // SAFETY: the handle is one.
+            assert_eq!(unsafe { tj::tj3Set(handle, parameter as c_int, value) }, 0);
+        }
+        let (mut out, mut length) = (std::ptr::null_mut(), 0);
+        let (width, height) = (size.0 as c_int, size.1 as c_int);
+        // SAFETY: there are as many pixels, and the library makes room for what it writes.
+        let ended = unsafe {
+            let format = tj::TJPF_TJPF_RGB as c_int;
+            tj::tj3Compress8(handle, pixels.as_ptr(), width, 0, height, format, &raw mut out, &raw mut length)
+        };
+        assert_eq!(ended, 0);
+        // SAFETY: the library wrote so many bytes.
+        let file = unsafe { std::slice::from_raw_parts(out, length as usize) }.to_vec();
+        // SAFETY: it is the library's.
+        unsafe { tj::tj3Free(out.cast()) };
+        // SAFETY: nobody uses it any more.
+        unsafe { tj::tj3Destroy(handle) };
+        file
+    }
+
+    /// The pixels of a part, or what is wrong; and whether it was decoded here.
+    fn decoded(library_only: bool, file: &[u8], part: Option<Rect>) -> (Result<Vec<u8>, MediaError>, bool) {
+        let mut decoder = Decoder::new(library_only).unwrap();
+        let mut memory = Vec::new();
+        let pixels = decoder.header(file).and_then(|header| {
+            let (width, height) = (header.width, header.height);
+            let part = part.unwrap_or(Rect { x: 0, y: 0, width, height });
+            let pixels = decoder.decode(file, header, part, &mut memory)?;
+            Ok((0..pixels.height()).flat_map(|y| pixels.row(y).to_vec()).collect())
+        });
+        (pixels, !library_only && decoder.was_plain)
+    }
+
+    proptest! {
+        /// To the bit what libjpeg-turbo makes of all of it.
+        #[test]
+        fn a_plain_file_is_decoded_as_the_library_does(
+            size in (1usize..80, 1usize..80),
+            kind in 0usize..6,
+            quality in 1..101,
+            restart in 0..3,
+            seed: u32,
+            place in (0f64..1.0, 0f64..1.0, 0f64..1.0, 0f64..1.0),
+        ) {
+            let subsampling = [
+                tj::TJSAMP_TJSAMP_444, tj::TJSAMP_TJSAMP_422, tj::TJSAMP_TJSAMP_420, tj::TJSAMP_TJSAMP_GRAY,
+                tj::TJSAMP_TJSAMP_440, tj::TJSAMP_TJSAMP_411,
+            ][kind];
+            let file = written(size, subsampling, quality, restart, seed);
+            let (x, y) = ((place.0 * size.0 as f64) as usize, (place.1 * size.1 as f64) as usize);
+            let (width, height) = (
+                1 + (place.2 * (size.0 - x - 1) as f64).round() as usize,
+                1 + (place.3 * (size.1 - y - 1) as f64).round() as usize,
+            );
+            let part = Rect { x, y, width, height };
+            let (whole, _) = decoded(true, &file, None);
+            let whole = whole.unwrap();
+            let (found, was_plain) = decoded(false, &file, None);
+            prop_assert_eq!(&found.unwrap(), &whole);
+            let is_narrow = kind != 0 && kind != 3 && size.0 <= 4;
+            prop_assert!(was_plain == (kind < 4 && !is_narrow) || !cfg!(target_arch = "x86_64"));
+            let whole = Pixels::new(&whole, size.0, size.1, 3).unwrap().part(part).unwrap();
+            let expected: Vec<u8> = (0..height).flat_map(|y| whole.row(y).to_vec()).collect();
+            prop_assert_eq!(decoded(false, &file, Some(part)).0.unwrap(), expected);
+        }
+
+        /// Whatever happens to a file, the result is the library's, or its error.
+        #[test]
+        fn a_damaged_file_is_what_the_library_makes_of_it(
+            kind in 0usize..4,
+            quality in 1..101,
+            restart in 0..2,
+            seed: u32,
+            damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        ) {
+            let subsampling = [
+                tj::TJSAMP_TJSAMP_444, tj::TJSAMP_TJSAMP_422, tj::TJSAMP_TJSAMP_420, tj::TJSAMP_TJSAMP_GRAY,
+            ][kind];
+            let mut file = written((45, 37), subsampling, quality, restart, seed);
+            for (place, byte) in damage {
+                let at = place.index(file.len());
+                file[at] = byte;
+            }
+            let header = Decoder::new(true).unwrap().header(&file);
+            // Sizes that make no sense take long.
+            if header.is_ok_and(|header| header.width * header.height < 1 << 16) {
+                prop_assert_eq!(decoded(false, &file, None).0, decoded(true, &file, None).0);
+            }
         }
     }
 }
