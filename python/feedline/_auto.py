@@ -57,10 +57,6 @@ class Auto(int):
     As a number it is how many there are to begin with.
     """
 
-    def __repr__(self) -> str:
-        """What was asked for."""
-        return "'auto'"
-
 
 @dataclass(frozen=True)
 class Totals:
@@ -77,6 +73,8 @@ class Totals:
     blocked: float
     busy: float
     processor: float
+    #: And seconds of processors that the rest of this process has used, the training step for one.
+    rest: float = 0.0
 
     def since(self, before: Totals) -> Totals:
         """What has been done since then; `now` is how long that was."""
@@ -90,6 +88,7 @@ class Totals:
             self.blocked - before.blocked,
             self.busy - before.busy,
             self.processor - before.processor,
+            self.rest - before.rest,
         )
 
 
@@ -157,13 +156,18 @@ class Tuning:
                 row=row,
                 processor=processor,
                 bytes_per_worker=self.worker_bytes,
-                processors=self.processors,
+                processors=self._left_by(seen),
                 bytes=held + int((1.0 - RESERVE) * self.free),
                 workers=self.most,
             )
         self.changes += self.now != before
         self._record(now, seen, row, processor)
         return self.now
+
+    def _left_by(self, seen: Totals) -> float:
+        """Processors that the training loop leaves: half of them at least, or there would be nothing to train on."""
+        used = seen.rest / seen.now if seen.now > 0 else 0.0
+        return max(self.processors / 2, self.processors - used)
 
     def _go_inline(self, seen: Totals, row: float, processor: float, may_be_inline: bool) -> bool:
         """Whether the consumer should try to make batches itself."""
@@ -222,7 +226,6 @@ class Watch:
     def __init__(self, tuning: Tuning, afresh: bool) -> None:
         self.tuning = tuning
         self._begin = BEGIN_AFRESH if afresh else BEGIN
-        self._first: Totals | None = None
         self._before: Totals | None = None
         self._next = 0.0
         self._decided = False
@@ -230,8 +233,8 @@ class Watch:
         self._until = (0.0, 0)
 
     def pause(self) -> None:
-        """What comes next has nothing to do with what was before."""
-        self._before = None
+        """What comes next has nothing to do with what was before: another epoch."""
+        self._before, self._decided = None, False
 
     def is_due(self, now: float) -> bool:
         """Whether to look at all; asked with every batch."""
@@ -241,8 +244,6 @@ class Watch:
         """How many workers there should be, if that is decided now; there are so many, and so large a window."""
         now, tuning = total.now, self.tuning
         self._next = now + AGAIN
-        if self._first is None:
-            self._first = total
         if now < self._until[0] and total.batches < self._until[1]:
             return None
         if self._before is None:
@@ -270,10 +271,7 @@ class Watch:
             return True  # the consumer does nothing but wait
         return seen.batches >= (3 if seen.now < 2 * LATER else 1) and seen.made > 0
 
-    def end(self, total: Totals, may_be_inline: bool) -> None:
+    def end(self, now: float, epoch: Totals, may_be_inline: bool) -> None:
         """An epoch is over. One that was too short to judge by parts is judged as a whole."""
-        if self._decided or not total.batches:
-            return
-        seen = total if self._first is None else total.since(self._first)
-        if seen.batches and (seen.made or self.tuning.inline):
-            self.tuning.decide(total.now, seen, may_be_inline)
+        if not self._decided and epoch.batches and (epoch.made or self.tuning.inline):
+            self.tuning.decide(now, epoch, may_be_inline)

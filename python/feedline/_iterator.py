@@ -244,6 +244,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
 
     def _totals(self, now: float) -> Totals:
         busy, made, processor = self._board.work()
+        rest = time.process_time() - (processor if isinstance(self._team, Threads) else 0.0)
         return Totals(
             now,
             self._batches_out,
@@ -254,6 +255,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
             self._blocked,
             busy,
             processor,
+            rest,
         )
 
     def _read_memory(self, now: float) -> None:
@@ -334,6 +336,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         self._hand = None
         if self._watch is not None:
             self._watch.pause()
+        self._epoch_began = self._totals(time.monotonic())
         place = self._begin(loader, self._epochs)
         if self._trace:
             self._trace.begin(self._epoch)
@@ -539,7 +542,9 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         if self._tuning is None:
             return
         watch = self._watch or Watch(self._tuning, False)
-        watch.end(self._totals(time.monotonic()), self._watch is not None and self._may_be_inline)
+        now = time.monotonic()
+        epoch = self._totals(now).since(self._epoch_began)
+        watch.end(now, epoch, self._watch is not None and self._may_be_inline)
 
     def _wait(self, began: float) -> Delivery | None:
         """The next batch that is done; ``None`` if there are no more."""

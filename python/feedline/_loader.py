@@ -31,6 +31,9 @@ from feedline._trace import Traced, TraceFile
 
 T_co = TypeVar("T_co", covariant=True)
 
+#: The path of a loader that has not been asked for anything.
+NOT_YET = "not made yet"
+
 
 @dataclass(frozen=True)
 class Options:
@@ -152,7 +155,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         self._epochs = 0
         self._left_to_python = ""
         self._progress: Progress | None = None
-        self._report = Report("not made yet", "iteration has not begun")
+        self._report = Report(NOT_YET, "iteration has not begun")
         self.on_stats = on_stats
         self._tuning: Tuning | None = None
         num_workers = self._number_of_workers(num_workers)
@@ -319,6 +322,16 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
                 self._chosen = "thread", "volumes are read and changed without the GIL"
             elif self.workers == "auto" and self._native() is None:
                 self._choose_workers()
+        if (
+            self.workers == "auto"
+            and self._options.workers == "thread"
+            and not _is_of_volumes(self.dataset)
+            and self._report.is_held_by_python()
+        ):
+            self._chosen = (
+                "process",
+                "threads were found to wait for each other, because one can run Python at a time",
+            )
         if self.num_workers > 0:
             return WorkerIter(self)
         return TracedInlineIter(self) if self.trace else InlineIter(self)
@@ -389,6 +402,16 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
     def explain(self) -> str:
         """In sentences: how batches are made and why so, what limits now, and what could be changed."""
         said = self._report.explain()
+        if (
+            isinstance(self.num_workers, Auto)
+            and self._report.tuning is None
+            and self._report.path != NOT_YET
+        ):
+            said += " num_workers='auto' has nothing to choose: " + (
+                "texts have as many threads as there are processors."
+                if self._report.workers
+                else "no workers are needed."
+            )
         if self._left_to_python:
             said += f" Samples are made by Python, because {self._left_to_python}."
         return said
@@ -407,7 +430,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         state.update(_shared=None, _stack=None, _arrival=None, _traced=None, _learned=Learned())
         state.update(_iterator=None, _progress=None, _lowered=None, _texts=None, _tuning=None)
         state["_failures"] = list(self._failures)
-        state["_report"] = Report("not made yet", "iteration has not begun")
+        state["_report"] = Report(NOT_YET, "iteration has not begun")
         return state
 
 

@@ -117,6 +117,15 @@ class Report:
             sentences.append(self._tuned(self.tuning))
         return " ".join(sentences)
 
+    def is_held_by_python(self) -> bool:
+        """Whether worker threads waited for each other, because one can run Python at a time."""
+        self._refresh()
+        busy = sum(gauge["busy_s"] for gauge in self.gauges)
+        processor = sum(gauge.get("processor_s", 0.0) for gauge in self.gauges)
+        # All together had about one processor, while they were busy for longer than that.
+        held = 0.7 * self.elapsed < processor < 1.3 * self.elapsed < busy
+        return self.under_gil and self.workers > 1 and held
+
     def _limit(self, share: float, busy: float, alive: float, processor: float) -> str:
         """What limits, and what could be changed."""
         if share < ENOUGH:
@@ -133,7 +142,7 @@ class Report:
                 "Larger batches, or smaller samples, are handed over at less cost."
             )
         has = Machine().processors()
-        if self.under_gil and self.workers > 1 and processor < 1.3 * self.elapsed < busy:
+        if self.is_held_by_python():
             return (
                 "What limits is Python: threads wait for each other, because one of them can run it at a time. "
                 "workers='process' would use the other processors."

@@ -476,3 +476,17 @@ def test_what_needs_no_workers_says_so() -> None:
     loader = DataLoader(torch.arange(10), batch_size=2, num_workers="auto")
     assert torch.cat(list(loader)).tolist() == list(range(10))
     assert "gathered from memory" in loader.explain()
+    assert "no workers are needed" in loader.explain()
+
+
+def test_threads_that_wait_for_python_become_processes_in_the_next_epoch() -> None:
+    loader = DataLoader(Plain(), batch_size=4, num_workers="auto", workers="auto")
+    loader._chosen = "thread", "Python was hardly held"
+    list(loader)
+    assert "worker threads" in loader.explain()
+    gauge = {"busy_s": 10.0, "waiting_s": 0.0, "processor_s": 5.0, "units": 100, "runs": 10}
+    loader._report.gauges, loader._report.elapsed = [gauge, gauge], 10.0
+    loader._report.workers = 2
+    assert "What limits is Python" in loader._report._limit(1.0, 20.0, 20.0, 10.0)
+    list(loader)
+    assert "worker processes (threads were found to wait" in loader.explain()

@@ -477,6 +477,18 @@ mod tests {
 
     proptest! {
         #[test]
+        fn slow_storage_is_found_within_twenty_decisions_by_64_processors(
+            processor in 1e-4..2e-3f64, waiting in 0.02..0.3f64, storage in 50.0..2000.0f64, begin in 1usize..65,
+        ) {
+            let pipeline = Pipeline { processor, waiting, step: 1e-6, processors: 64.0, storage };
+            let workers = run(&mut Tuner::new(begin), &pipeline, 40, &limits(&pipeline));
+            let (top, _) = pipeline.best(LIMITS.workers);
+            for number in &workers[20..] {
+                prop_assert!(pipeline.rate(*number) >= 0.95 * top, "{:?}: {} of {}", workers, pipeline.rate(*number), top);
+            }
+        }
+
+        #[test]
         fn any_pipeline_is_tuned_and_stays_so(pipeline in pipelines(), begin in 1usize..16) {
             let limits = limits(&pipeline);
             let mut tuner = Tuner::new(begin);
