@@ -33,9 +33,12 @@ AGAIN = 0.02
 BEGIN = 0.1
 BEGIN_AFRESH = 2.0
 
-#: The consumer makes batches itself if that takes less than this share of what it spends on having them made.
-CHEAPER = 0.7
-#: And has them made again if it takes so much more than that.
+#: The consumer tries to make batches itself if samples take less than this, and batches of them, and no more than
+#: twice what it spends on having them made: a worker's samples seem dearer, by what it takes to come by them.
+SAMPLE = 50e-6
+BATCH = 1e-3
+TWICE = 2.0
+#: It has them made again if that takes so much less time.
 DEARER = 1.25
 
 #: If it turns out dearer, so many decisions pass before that is tried again; twice as many each time.
@@ -178,7 +181,10 @@ class Tuning:
         # Of samples that compute, what others take of the processors makes no difference to how long they would take.
         cost = processor if processor > 0.6 * row else row
         load = cost * seen.taken / seen.batches
-        if not may_be_inline or self._wait_for or not 0.0 < load < CHEAPER * self._hand_over:
+        tiny = (
+            0.0 < load < min(BATCH, TWICE * self._hand_over) and load < SAMPLE * seen.samples / seen.batches
+        )
+        if not may_be_inline or self._wait_for or not tiny:
             return False
         self.inline, self.is_sure = True, False
         return True

@@ -19,7 +19,7 @@ from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch.utils.data import _DatasetKind
@@ -271,6 +271,22 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
             held += private_bytes(next(iter(self._team.members.values())).pid)
         tuning.worker_bytes = held
 
+    def _next_own(self) -> Any:
+        """The next batch, made by the consumer itself."""
+        began, pace = time.monotonic(), self._pace
+        pace.asked(began)
+        made = self._make_own()
+        if made is None:
+            self._finish()
+        now = time.monotonic()
+        self._waited += now - began
+        self._tune(now)
+        pace.handed_over(now)
+        outcome = made[0]
+        if isinstance(outcome, Raise):
+            outcome.now()
+        return self._arrival(outcome, None)
+
     def _make_own(self) -> tuple[Any] | None:
         """A batch that the consumer makes itself, or what became of it; ``None`` if there are no more."""
         while self._drawn or (not self._exhausted and self._draw()):
@@ -485,49 +501,49 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
     # Waiting
 
     def _next_data(self) -> Any:
+        if self._inline and not self._deliveries:
+            return self._next_own()
         began, pace = time.monotonic(), self._pace
         pace.asked(began)
         if not self._shutdown and (pace.is_large or not self._deliveries):
             self._post_some()  # now that the consumer has let go of the batch before the last
         while True:
-            if self._inline and not self._deliveries:
-                made = self._make_own()
-                delivery = None
-                if made is not None:
+            delivery = self._wait(began)
+            if delivery is None and self._inline and not self._shutdown:
+                return self._next_own()  # what was on the board turned out to be nothing
+            if delivery is None:
+                self._finish()
+            try:
+                made = self._take(delivery)
+            finally:
+                if delivery.ticket < 0:
+                    self._note_delivery(delivery)
+                if pace.is_large:
                     self._draw_due()
-            else:
-                delivery = self._wait(began)
-                made = None
-            if delivery is None and made is None:
-                self._progress.under_way = False
-                self._end_of_epoch()
-                if not self._persistent_workers:
-                    self._shutdown_workers()
-                elif self._trace:
-                    self._trace.end()
-                raise StopIteration
-            if delivery is not None:
-                try:
-                    made = self._take(delivery)
-                finally:
-                    if delivery.ticket < 0:
-                        self._note_delivery(delivery)
-                    if pace.is_large:
-                        self._draw_due()
-                    else:
-                        self._post_some()
+                else:
+                    self._post_some()
             if made is not None:
                 now = time.monotonic()
                 self._waited += now - began
                 self._tune(now)
                 pace.handed_over(now)
-                if self._trace and delivery is not None:
+                if self._trace:
                     self._trace.waited(self._epoch, delivery.number, round(1e9 * began))
                 outcome = made[0]
                 if isinstance(outcome, Raise):
                     outcome.now()
                 hold, self._hold = self._hold, None
                 return self._arrival(outcome, hold)
+
+    def _finish(self) -> NoReturn:
+        """There are no more batches in this epoch."""
+        self._progress.under_way = False
+        self._end_of_epoch()
+        if not self._persistent_workers:
+            self._shutdown_workers()
+        elif self._trace:
+            self._trace.end()
+        raise StopIteration
 
     def _note_delivery(self, delivery: Delivery) -> None:
         """A batch has left: handed over, or failed, or left out."""
@@ -539,7 +555,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
 
     def _end_of_epoch(self) -> None:
         """Let what was seen decide with how many the next one begins."""
-        if self._tuning is None:
+        if self._tuning is None or self._shutdown:
             return
         watch = self._watch or Watch(self._tuning, False)
         now = time.monotonic()
