@@ -210,7 +210,7 @@ class Tuning:
         step = {
             "seconds": now - self._began,
             "workers": float(self.now),
-            "wait_share": min(1.0, seen.waited / seen.now) if seen.now > 0 else 0.0,
+            "wait_share": min(1.0, max(seen.waited, seen.blocked) / seen.now) if seen.now > 0 else 0.0,
             "samples_per_second": seen.samples / seen.now if seen.now > 0 else 0.0,
             "sample_seconds": row,
             "sample_processor_seconds": processor,

@@ -227,8 +227,12 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         watch = self._watch
         if watch is None or not watch.is_due(now):
             return
+        if self._inline and self._deliveries:
+            return  # they are still the workers', who must not be dismissed before these are done
         if self._team.leaving:
-            self._look_after_workers()
+            # Only them: of others there may be something to say, and a warning may be an exception.
+            for worker in set(self._team.dead()) & self._team.leaving:
+                self._see_off(worker)
         self._read_memory(now)
         window = self._pace.window(self._is_in_rows())
         decided = watch.look(self._totals(now), self._num_workers, window, self._may_be_inline)
@@ -596,7 +600,12 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         return None
 
     def _may_run_ahead(self) -> bool:
-        if self._options.strict_window or self._bound_to_worker or not (self._drawn or self._may_draw()):
+        if (
+            self._inline
+            or self._options.strict_window
+            or self._bound_to_worker
+            or not (self._drawn or self._may_draw())
+        ):
             return False
         return self._pace.may_run_ahead(sum(delivery.size for delivery in self._deliveries))
 
@@ -636,10 +645,10 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
 
     def _look_after_workers(self) -> None:
         self._looked = time.monotonic()
-        self._to_say = []
         self._replace_dead()
         # Last, because a warning may be an exception.
-        for text in self._to_say:
+        said, self._to_say = self._to_say, []
+        for text in said:
             warnings.warn(text, RuntimeWarning, 5)
 
     def _replace_dead(self) -> None:

@@ -7,7 +7,7 @@
 //! consumer waits? ── no ──► more than needed, for a while? ─► fewer, unless that was too few before
 //!        │
 //!       yes ─► fewer than the consumer needs and the processors can run? ─► as many, at most twice as many as now
-//!        │                                                                   (four times, if samples mostly wait)
+//!        │                                                                   (four or eight times, if samples mostly wait)
 //!        │
 //!       no ──► where would the rate stop to grow, by what was tried? ─► try that; stay with the fewest that are as good as the best
 //! ```
@@ -188,7 +188,11 @@ impl Tuner {
                 Some(_) => (self.content, self.least, self.chances) = (None, 1, self.chances + 1),
                 None => {}
             }
-            let growth = if known.processor < WAITS * known.row { 4 } else { 2 };
+            let growth = match known.processor / known.row {
+                share if share < WAITS / 5.0 => 8,
+                share if share < WAITS => 4,
+                _ => 2,
+            };
             self.more(needed, most, growth).min(most)
         };
     }
@@ -258,7 +262,7 @@ impl Tuner {
             self.tried.insert(self.workers, seen);
             return;
         };
-        let moved = (1.0 + seen.rate / tried.rate) / 2.0;
+        let moved = f64::midpoint(1.0, seen.rate / tried.rate);
         tried.row += (seen.row - tried.row) / 2.0;
         tried.processor += (seen.processor - tried.processor) / 2.0;
         self.tried.values_mut().for_each(|tried| tried.rate *= moved);
@@ -284,7 +288,7 @@ impl Tuner {
             let waits = seen.waited.as_secs_f64() > IDLE.1 * seen.elapsed.as_secs_f64();
             apart(row, tried.row)
                 || (processor - tried.processor).abs() > (OTHER - 1.0) * tried.row
-                || (waits && (rate > OTHER_RATE || rate < 1.0 / OTHER_RATE))
+                || (waits && !(1.0 / OTHER_RATE..=OTHER_RATE).contains(&rate))
         });
         // Beyond what could ever be loaded, it does not matter how much would be taken.
         let takes =
