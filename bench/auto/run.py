@@ -20,6 +20,7 @@ import struct
 import subprocess
 import sys
 import time
+import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -173,7 +174,7 @@ def summary(point: Point, times: list[float], waits: list[float], loader: Any) -
         **asdict(point),
         "rate": point.batch * len(times) / max(1e-9, times[-1] if times else 0.0),
         "late_rate": point.batch * len(late) / span,
-        "late_idle": sum(late) / span,
+        "late_idle": min(1.0, sum(late) / span),
         "first_batch": times[0] if times else None,
     }
     if point.workers == "auto":
@@ -239,6 +240,8 @@ def grid(study: str, more: dict[str, Any], torch: bool = True) -> list[Point]:
 
 def main() -> None:
     """What the command line asks for."""
+    # Torch warns of more workers than processors, which is the point here.
+    warnings.filterwarnings("ignore", message="This DataLoader will create")
     if sys.argv[1:2] == ["one"]:
         print(json.dumps(measure(Point(**json.loads(sys.argv[2])))))
         return

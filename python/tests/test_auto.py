@@ -81,6 +81,25 @@ def test_batches_are_the_same_while_workers_come_and_go(kind: str, arguments: di
         assert rows(got) == epoch
 
 
+@pytest.mark.filterwarnings("ignore:DataLoader worker")
+@pytest.mark.parametrize("seed", range(3))
+def test_nothing_is_lost_if_workers_are_dismissed_and_killed_at_any_moment(seed: int) -> None:
+    want = expected()[0]
+    torch.manual_seed(0)
+    loader = DataLoader(Numbers(), batch_size=5, shuffle=True, num_workers="auto")
+    draw = random.Random(seed)
+    iterator: Any = iter(loader)
+    got = []
+    for batch in iterator:
+        got.append(batch)
+        iterator._resize(draw.randrange(1, 6))
+        if draw.random() < 0.5:
+            # Often one that has just been told to leave.
+            leaving = [iterator._team.members[seat] for seat in iterator._team.leaving]
+            draw.choice(leaving or iterator._workers).kill()
+    assert rows(got) == want
+
+
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_workers_of_every_kind_come_and_go(method: str) -> None:
     loader = DataLoader(
