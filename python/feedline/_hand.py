@@ -80,6 +80,11 @@ class _KeptNumpy(_NumpyRandom):
 class _KeptTorch(_TorchRandom):
     """torch's generator on the CPU."""
 
+    def trace(self) -> object:
+        # All of it: it, too, keeps one of two normal numbers.
+        state = torch.default_generator.get_state()
+        return ctypes.string_at(state.data_ptr(), state.numel())
+
     def save(self) -> Any:
         return torch.default_generator.get_state()
 
@@ -146,11 +151,16 @@ class Hand:
         self._stack = stack if setup.on_error == "raise" else None
         self._plain = getter(setup.dataset)
         self._address = setup.base_seed, setup.generation
+        #: Whether samples may draw random numbers; what lies in a list does not.
+        self._draws = type(setup.dataset) not in (list, tuple, range)
         if setup.native is not None:
             self._plain = self._natively
 
     def make(self, index: Any) -> Parcel:
         """A batch: what it is, the batch, and the samples that failed, as a worker says it."""
+        if not self._draws and self._stack is not None and type(index) is list and index:
+            with suppress(Exception):  # it is said below what is wrong
+                return MADE, self._stack.batch(self._plain, index), [], None
         while True:
             self._seeds.begin()
             try:
