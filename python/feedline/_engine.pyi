@@ -17,6 +17,7 @@ __all__ = [
     "TextCrew",
     "TextRows",
     "Texts",
+    "Tuner",
     "Turn",
     "Volume",
     "command",

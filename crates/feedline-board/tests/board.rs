@@ -383,7 +383,7 @@ fn time_of_a_processor_is_counted_apart_from_waiting() {
     assert!(gauge.processor < gauge.busy / 2, "{gauge:?}");
     let computes = seat.claim(Duration::ZERO).unwrap();
     let before = used();
-    while used() - before < Duration::from_millis(20) {}
+    while used().saturating_sub(before) < Duration::from_millis(20) {}
     seat.done(&computes, None);
     let gauge = board.gauge(0);
     assert!(gauge.processor >= Duration::from_millis(20), "{gauge:?}");
