@@ -17,6 +17,7 @@ __all__ = [
     "TextCrew",
     "TextRows",
     "Texts",
+    "Tuner",
     "Turn",
     "Volume",
     "command",
@@ -84,6 +85,9 @@ class Board:
     def place(self) -> int: ...
     @property
     def has_room(self) -> bool: ...
+    def set_present(self, workers: int) -> None: ...
+    def dismiss(self, worker: int, leave: bool) -> None: ...
+    def work(self) -> tuple[float, int, float]: ...
     def post(
         self,
         indices: Any,
@@ -107,7 +111,7 @@ class Board:
     def reclaim(self, worker: int) -> None: ...
     def gauges(
         self,
-    ) -> list[tuple[tuple[int, int, float] | None, float, float, int, int, float, int, int]]: ...
+    ) -> list[tuple[tuple[int, int, float] | None, float, float, int, int, float, int, int, float]]: ...
     def journal(self) -> tuple[list[tuple[int, int, int, int, int, int]], int]: ...
     def stop(self) -> None: ...
     def release(self) -> None: ...
@@ -293,6 +297,29 @@ class TextCrew:
 
 def list_texts(root: str) -> tuple[list[str], list[str], list[int]]: ...
 def shuffled(len: int, seed: int, epoch: int) -> list[int]: ...
+
+@final
+class Tuner:
+    """Decides how many workers there should be, from what was seen since it last did."""
+
+    def __new__(cls, workers: int) -> Tuner: ...
+    @property
+    def workers(self) -> int: ...
+    @property
+    def is_settled(self) -> bool: ...
+    def decide(
+        self,
+        *,
+        elapsed: float,
+        rows: float,
+        waited: float,
+        row: float,
+        processor: float,
+        bytes_per_worker: int,
+        processors: float,
+        bytes: int,
+        workers: int,
+    ) -> int: ...
 
 @final
 class Volume:

@@ -45,9 +45,7 @@ class InlineIter(Placed, _SingleProcessDataLoaderIter):
         loader._report = Report("made by the consumer itself", "num_workers is 0")
         self._stack: _structure.Stack | None = None
         if loader._makes_rows():
-            # Where address space is short, torch's way does as well.
-            with suppress(OSError):
-                self._stack = loader._stack = loader._stack or _structure.Stack()
+            self._stack = loader._stack_of_rows()
             self._get = getter(self._dataset)
         self._native = loader._native()
         self._arrival = loader._arrival_of(self)
@@ -85,8 +83,7 @@ class InlineIter(Placed, _SingleProcessDataLoaderIter):
 
         self._get = native_get
         if self._stack is None:
-            with suppress(OSError):
-                self._stack = loader._stack = loader._stack or _structure.Stack()
+            self._stack = loader._stack_of_rows()
 
     def _resume_stream(self, streams: list[dict[str, Any]]) -> None:
         if len(streams) != 1:

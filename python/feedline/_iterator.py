@@ -18,15 +18,18 @@ import weakref
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch.utils.data import _DatasetKind
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDataLoaderIter
 
 from feedline import _parcel, _structure
+from feedline._auto import Totals, Watch
 from feedline._engine import Board, Collected, Hold
 from feedline._failure import Failed, OwnError, Raise, failure
+from feedline._hand import Hand
+from feedline._machine import private_bytes
 from feedline._order import views
 from feedline._pace import Pace
 from feedline._place import Place, Placed
@@ -107,12 +110,23 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         self._streams = self._dataset_kind == _DatasetKind.Iterable
         self._native = loader._native()
         self._rows_wanted = options.dispatch != "batch" and (self._native is not None or loader._makes_rows())
+        self._tuning = loader._tuning_now()
+        auto = self._tuning is not None
         # Where the user's code makes whole batches, batch k is worker k mod n's, as under torch.
-        self._bound_to_worker = self._streams or (self._in_order and not self._rows_wanted)
+        self._bound_to_worker = self._streams or (self._in_order and not self._rows_wanted and not auto)
         self._failures = loader._failures
         self._arrival = loader._arrival_of(self)
         self._trace = Trace(loader._trace_file()) if loader.trace else None
-        self._board = Board(self._ground.commons, self._num_workers, JOURNAL if self._trace else 0)
+        # Seats for as many workers as there may ever be.
+        self._seats = self._num_workers
+        # If it changes by itself: when to look, and with what the consumer makes batches where workers do not pay.
+        self._watch: Watch | None = None
+        self._hand: Hand | None = None
+        self._inline = False
+        self._loader_stack: Any = None
+        if self._tuning is not None:
+            self._begin_tuned(loader)
+        self._board = Board(self._ground.commons, self._seats, JOURNAL if self._trace else 0)
         self._pace = Pace(
             self._num_workers,
             options.strict_window,
@@ -127,19 +141,21 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         self._to_say: list[str] = []
         self._interrupted: dict[int, float] = {}
         # For each worker: units done when it was started, and how many died before they had done any.
-        self._units_before = [0] * self._num_workers
-        self._stillborn = [0] * self._num_workers
+        self._units_before = [0] * self._seats
+        self._stillborn = [0] * self._seats
         self._looked = time.monotonic()
         # Whether something was posted for which one worker must do.
         self._unheard = False
         # Seconds in which the consumer had no batch, and those of them in which it slept.
         self._waited = self._blocked = 0.0
+        # Batches and units handed over, in all epochs.
+        self._batches_out = self._units_out = 0
         self._pid = os.getpid()
         self._hold: Hold | None = None
         setup = Setup(
             ground=self._ground,
             place=self._board.place,
-            workers=self._num_workers,
+            workers=self._seats,
             kind=self._dataset_kind,
             dataset=self._dataset,
             auto_collation=self._auto_collation,
@@ -160,7 +176,9 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         else:
             context = loader.multiprocessing_context or torch.multiprocessing
             self._team = Processes(context, setup)
-        self._report = loader._report = Report(*self._path(loader), workers=self._num_workers)
+        self._report = loader._report = Report(*self._path(), workers=self._num_workers, tuning=self._tuning)
+        self._report.under_gil = self._native is None and isinstance(self._team, Threads)
+        self._began = time.monotonic()
         itself = weakref.ref(self)
 
         def refresh(report: Report) -> None:
@@ -170,10 +188,150 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         self._report.refresh = refresh
         self._shutdown = False
         self._reset(loader, first_iter=True)
-        self._team.start()
+        self._resize(0 if self._inline else self._num_workers)
 
-    def _path(self, loader: DataLoader[Any]) -> tuple[str, str]:
+    def _begin_tuned(self, loader: DataLoader[Any]) -> None:
+        """Begin with as many workers as have proved right so far."""
+        tuning = self._tuning
+        assert tuning is not None
+        self._num_workers = tuning.workers
+        if self._streams:
+            # Each reads a part of its own, by its number among all of them.
+            place = loader._resume
+            if place is not None and place.streams:
+                self._num_workers = len(place.streams)
+            self._seats = self._num_workers
+            tuning.fixed = "Workers share the stream by their number, so that changes only between epochs"
+            return
+        self._seats = tuning.most
+        context: Any = loader.multiprocessing_context or torch.multiprocessing
+        self._watch = Watch(tuning, context.get_start_method() not in (None, "fork"))
+        # Where it matters who does it, or how long that may take, or it is written down, workers do it.
+        self._may_be_inline = not (loader.worker_init_fn or self._timeout or self._trace)
+        self._loader_stack = loader._stack_of_rows() if self._rows_wanted else None
+        self._inline = tuning.inline and self._may_be_inline
+
+    def is_stale(self, tuning: Any) -> bool:
+        """Whether another number of workers has been decided on, which these cannot change to."""
+        return self._streams and tuning.workers != self._num_workers
+
+    def _resize(self, workers: int) -> None:
+        """Let there be so many workers."""
+        team, staying = self._team, sorted(set(self._team.members) - self._team.leaving)
+        for worker in staying[workers:]:
+            team.leaving.add(worker)
+            self._board.dismiss(worker, True)
+        free = (seat for seat in range(self._seats) if seat not in team.members)
+        for _, seat in zip(range(workers - len(staying)), free, strict=False):
+            try:
+                team.hire(seat)
+            except (OSError, RuntimeError):
+                now = len(set(team.members) - team.leaving)
+                if self._watch is None or not now:
+                    raise
+                self._watch.tuning.could_not_start(now)
+                break
+        if self._watch is None:
+            return
+        present = len(set(team.members) - team.leaving)
+        self._num_workers = max(1, present)
+        self._board.set_present(present)
+        self._pace.set_workers(present)
+
+    # Tuning itself
+
+    def _tune(self, now: float) -> None:
+        """Change the number of workers, if it is time to."""
+        watch = self._watch
+        if watch is None or not watch.is_due(now):
+            return
+        if self._inline and self._deliveries:
+            return  # they are still the workers', who must not be dismissed before these are done
+        if self._team.leaving:
+            # Only them: of others there may be something to say, and a warning may be an exception.
+            for worker in set(self._team.dead()) & self._team.leaving:
+                self._see_off(worker)
+        self._read_memory(now)
+        window = self._pace.window(self._is_in_rows())
+        decided = watch.look(self._totals(now), self._num_workers, window, self._may_be_inline)
+        if decided is None:
+            return
+        if decided == 0 and not self._inline:
+            self._inline = True  # workers wait until that has proved right
+        elif decided:
+            self._inline = False
+            self._resize(decided)
+        elif watch.tuning.is_sure:
+            self._resize(0)
+
+    def _totals(self, now: float) -> Totals:
+        busy, made, processor = self._board.work()
+        rest = time.process_time() - (processor if isinstance(self._team, Threads) else 0.0)
+        return Totals(
+            now,
+            self._batches_out,
+            self._pace.rows,
+            self._units_out,
+            made,
+            self._waited,
+            self._blocked,
+            busy,
+            processor,
+            rest,
+        )
+
+    def _read_memory(self, now: float) -> None:
+        """What is left of it, and what a worker holds."""
+        tuning = self._tuning
+        if tuning is None or not tuning.read_machine(now):
+            return
+        self._pace.set_memory(tuning.free)
+        rows = self._pace.rows // max(1, self._batches_out)
+        learned = self._learned
+        held = learned.structure.bytes(rows) if learned.structure else learned.parcel_bytes
+        if isinstance(self._team, Processes) and self._team.members:
+            held += private_bytes(next(iter(self._team.members.values())).pid)
+        tuning.worker_bytes = held
+
+    def _next_own(self) -> Any:
+        """The next batch, made by the consumer itself."""
+        began, pace = time.monotonic(), self._pace
+        pace.asked(began)
+        made = self._make_own()
+        if made is None:
+            self._finish()
+        now = time.monotonic()
+        self._waited += now - began
+        self._tune(now)
+        pace.handed_over(now)
+        outcome = made[0]
+        if isinstance(outcome, Raise):
+            outcome.now()
+        return self._arrival(outcome, None)
+
+    def _make_own(self) -> tuple[Any] | None:
+        """A batch that the consumer makes itself, or what became of it; ``None`` if there are no more."""
+        while self._drawn or (not self._exhausted and self._draw()):
+            number, index, sampler = self._drawn.popleft()
+            if number in self._progress.beyond:
+                continue
+            rows = len(index) if self._auto_collation and hasattr(index, "__len__") else 1
+            delivery = Delivery(number, index, rows, ROWS if self._is_in_rows() else BATCH, -1, sampler)
+            if self._hand is None:
+                self._hand = Hand(self._setup, self._loader_stack if self._is_in_rows() else None)
+            try:
+                parcel = self._hand.make(list(index) if isinstance(index, memoryview) else index)
+            finally:
+                self._note_delivery(delivery)
+            made = self._outcome(delivery, *parcel[:3])
+            if made is not None:
+                return made
+        return None
+
+    def _path(self) -> tuple[str, str]:
         """How batches are made, and why so."""
+        if self._inline:
+            return "made by the consumer itself", "auto found that it costs less than to hand them over"
         if self._native is not None and self._learned.rows_fit:
             return (
                 f"made by {self._num_workers} threads without Python, which share the rows of a batch",
@@ -201,7 +359,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
 
     @property
     def _workers(self) -> list[Any]:  # type: ignore[override]
-        return self._team.members
+        return list(self._team.members.values())
 
     # Posting
 
@@ -214,6 +372,11 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         self._leaving += self._deliveries
         self._deliveries.clear()
         self._epochs += 1
+        # The next epoch has other seeds, and what happened between the two has nothing to do with loading.
+        self._hand = None
+        if self._watch is not None:
+            self._watch.pause()
+        self._epoch_began = self._totals(time.monotonic())
         place = self._begin(loader, self._epochs)
         if self._trace:
             self._trace.begin(self._epoch)
@@ -256,7 +419,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
     def _post_some(self) -> None:
         """Keep as many batches on their way as the pace allows."""
         in_rows = self._is_in_rows()
-        if self._pace.is_low(len(self._deliveries), self._pace.window(in_rows)):
+        if not self._inline and self._pace.is_low(len(self._deliveries), self._pace.window(in_rows)):
             self._pace.begin_posting(self._blocked)
             while len(self._deliveries) < self._pace.window(in_rows) and self._try_put_index():
                 pass
@@ -352,26 +515,23 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
     # Waiting
 
     def _next_data(self) -> Any:
+        if self._inline and not self._deliveries:
+            return self._next_own()
         began, pace = time.monotonic(), self._pace
         pace.asked(began)
-        if pace.is_large:
+        if not self._shutdown and (pace.is_large or not self._deliveries):
             self._post_some()  # now that the consumer has let go of the batch before the last
         while True:
             delivery = self._wait(began)
+            if delivery is None and self._inline and not self._shutdown:
+                return self._next_own()  # what was on the board turned out to be nothing
             if delivery is None:
-                self._progress.under_way = False
-                if not self._persistent_workers:
-                    self._shutdown_workers()
-                elif self._trace:
-                    self._trace.end()
-                raise StopIteration
+                self._finish()
             try:
                 made = self._take(delivery)
             finally:
                 if delivery.ticket < 0:
-                    pace.delivered(delivery.rows, delivery.size)
-                    self._progress.note(delivery.number, delivery.sampler)
-                    self._yielded += 1
+                    self._note_delivery(delivery)
                 if pace.is_large:
                     self._draw_due()
                 else:
@@ -379,6 +539,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
             if made is not None:
                 now = time.monotonic()
                 self._waited += now - began
+                self._tune(now)
                 pace.handed_over(now)
                 if self._trace:
                     self._trace.waited(self._epoch, delivery.number, round(1e9 * began))
@@ -387,6 +548,33 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
                     outcome.now()
                 hold, self._hold = self._hold, None
                 return self._arrival(outcome, hold)
+
+    def _finish(self) -> NoReturn:
+        """There are no more batches in this epoch."""
+        self._progress.under_way = False
+        self._end_of_epoch()
+        if not self._persistent_workers:
+            self._shutdown_workers()
+        elif self._trace:
+            self._trace.end()
+        raise StopIteration
+
+    def _note_delivery(self, delivery: Delivery) -> None:
+        """A batch has left: handed over, or failed, or left out."""
+        self._pace.delivered(delivery.rows, delivery.size)
+        self._progress.note(delivery.number, delivery.sampler)
+        self._yielded += 1
+        self._batches_out += 1
+        self._units_out += delivery.rows if delivery.kind == ROWS else 1
+
+    def _end_of_epoch(self) -> None:
+        """Let what was seen decide with how many the next one begins."""
+        if self._tuning is None or self._shutdown:
+            return
+        watch = self._watch or Watch(self._tuning, False)
+        now = time.monotonic()
+        epoch = self._totals(now).since(self._epoch_began)
+        watch.end(now, epoch, self._watch is not None and self._may_be_inline)
 
     def _wait(self, began: float) -> Delivery | None:
         """The next batch that is done; ``None`` if there are no more."""
@@ -416,12 +604,18 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
                 self._board.ring()
                 continue
             self._look_after_workers()
+            self._tune(time.monotonic())
             if self._timeout > 0 and time.monotonic() - began >= self._timeout:
                 raise self._timed_out(candidates[0])
         return None
 
     def _may_run_ahead(self) -> bool:
-        if self._options.strict_window or self._bound_to_worker or not (self._drawn or self._may_draw()):
+        if (
+            self._inline
+            or self._options.strict_window
+            or self._bound_to_worker
+            or not (self._drawn or self._may_draw())
+        ):
             return False
         return self._pace.may_run_ahead(sum(delivery.size for delivery in self._deliveries))
 
@@ -439,10 +633,14 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
             if at is None or at[0] != delivery.ticket:
                 continue
             note = f"worker {worker} has been at {self._name(delivery, at[1])} for {at[2]:.1f} seconds"
-            if gauge[7] and (stacks := read_stacks(self._workers[worker].pid, gauge[7])):
+            if gauge[7] and (stacks := read_stacks(self._pid_of(worker), gauge[7])):
                 note += f"; its Python stack is\n{stacks.rstrip()}"
             error.add_note(note)
         return error
+
+    def _pid_of(self, worker: int) -> int:
+        member: Any = self._team.members[worker]
+        return int(member.pid)
 
     def _name(self, delivery: Delivery, unit: int) -> str:
         """What a unit is, in words."""
@@ -457,14 +655,17 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
 
     def _look_after_workers(self) -> None:
         self._looked = time.monotonic()
-        self._to_say = []
         self._replace_dead()
         # Last, because a warning may be an exception.
-        for text in self._to_say:
+        said, self._to_say = self._to_say, []
+        for text in said:
             warnings.warn(text, RuntimeWarning, 5)
 
     def _replace_dead(self) -> None:
         for worker in self._team.dead():
+            if worker in self._team.leaving:
+                self._see_off(worker)
+                continue
             assert isinstance(self._team, Processes)
             pid, code = self._team.bury(worker)
             if (
@@ -491,6 +692,18 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
             self._report.replaced_workers += 1
             if self._trace:
                 self._trace.happened(text, 1 + worker)
+
+    def _see_off(self, worker: int) -> None:
+        """A worker that was told to leave has left, or died on the way; its seat is free."""
+        lost = self._board.lost(worker)
+        if lost and isinstance(self._team, Processes):
+            text = death(*self._team.bury(worker))
+            for ticket, first, count, unit in lost:
+                self._mourn(worker, ticket, range(first, first + count), unit, text)
+            self._board.reclaim(worker)
+        self._team.forget(worker)
+        self._board.dismiss(worker, False)
+        self._units_before[worker], self._stillborn[worker] = self._board.gauges()[worker][3], 0
 
     def _read_by(self, worker: int) -> tuple[Any, ...]:
         """What a worker was asked for, of a stream that goes on, and has delivered."""
@@ -591,17 +804,21 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         if kind == ENDED:
             self._end_stream(delivery.worker)
             return None
+        outcome = self._outcome(delivery, kind, made, failures)
+        if outcome is not None and kind != FAILED:
+            delivery.size = len(collected.hold) if collected.hold is not None else 0
+            # Larger than the last by little or not at all: batches of changing size should find memory that fits.
+            self._learned.parcel_bytes = max(delivery.size, 7 * self._learned.parcel_bytes // 8)
+        return outcome
+
+    def _outcome(self, delivery: Delivery, kind: int, made: Any, failures: list[Failed]) -> tuple[Any] | None:
+        """What is handed over in place of a batch that was made whole; ``None`` if nothing is."""
         if kind == FAILED:
             self._record(delivery, [made])
             skip = self._options.on_error == "skip" and not self._streams
             return None if skip else (Raise(made),)
         self._record(delivery, failures)
-        if kind == EMPTY:
-            return None
-        delivery.size = len(collected.hold) if collected.hold is not None else 0
-        # Larger than the last by little or not at all: batches of changing size should find memory that fits.
-        self._learned.parcel_bytes = max(delivery.size, 7 * self._learned.parcel_bytes // 8)
-        return (made,)
+        return None if kind == EMPTY else (made,)
 
     def _record(self, delivery: Delivery, failures: list[Failed]) -> None:
         for failed in failures:
@@ -615,14 +832,25 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
     def _tell(self, report: Report) -> None:
         """Bring the figures up to date."""
         pace, learned = self._pace, self._learned
+        if self._tuning is not None:
+            report.path, report.why = self._path()
+            report.workers = 0 if self._inline else self._num_workers
+        report.elapsed = time.monotonic() - self._began
         report.batches, report.rows = self._yielded, pace.rows
         report.waiting, report.stepping = self._waited, pace.steps
         report.ran_ahead, report.together = pace.extra, learned.together
         rows = pace.rows // max(1, self._yielded)
         report.bytes_per_batch = learned.structure.bytes(rows) if learned.structure else learned.parcel_bytes
         report.gauges = [
-            {"busy_s": gauge[1], "waiting_s": gauge[2], "units": gauge[3], "runs": gauge[4]}
+            {
+                "busy_s": gauge[1],
+                "processor_s": gauge[8],
+                "waiting_s": gauge[2],
+                "units": gauge[3],
+                "runs": gauge[4],
+            }
             for gauge in self._board.gauges()
+            if self._tuning is None or gauge[4] or gauge[2]
         ]
 
     def _shutdown_workers(self) -> None:

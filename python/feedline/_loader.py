@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from feedline import _structure
 from feedline._arrival import Arrival
+from feedline._auto import Auto, Tuning
 from feedline._choice import choose
 from feedline._engine import Commons
 from feedline._inline import LARGEST, Gather, GatherIter, InlineIter
@@ -28,6 +30,9 @@ from feedline._text import TextBatches, TextIter, text_of
 from feedline._trace import Traced, TraceFile
 
 T_co = TypeVar("T_co", covariant=True)
+
+#: The path of a loader that has not been asked for anything.
+NOT_YET = "not made yet"
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,12 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             ``"require"`` raises an error that says what is not known.
         on_error: what becomes of a sample that cannot be loaded: ``"raise"`` its error in place of its batch,
             ``"skip"`` it, or ``"replace"`` it by another one of the same batch. `failures` lists them.
+        num_workers: also ``"auto"``: workers are added and dismissed while training runs, so that it does not wait,
+            with as few as that takes; none, where it takes longer to hand samples over than to make them. Batches
+            are the same.
+        prefetch_factor: also ``"auto"``: what fits into a share of the memory, as if nothing was asked for.
+        on_stats: under ``num_workers="auto"``, called with the figures of every decision: a dict of floats, for
+            TensorBoard or a log.
         device: where batches arrive, copied beside the training step.
         trace: a file to write to what each worker loads when, and when the training loop waits: a timeline that
             ui.perfetto.dev and chrome://tracing open.
@@ -100,7 +111,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         shuffle: bool | None = None,
         sampler: Iterable[Any] | None = None,
         batch_sampler: Iterable[Any] | None = None,
-        num_workers: int = 0,
+        num_workers: int | str = 0,
         collate_fn: Callable[[list[Any]], Any] | None = None,
         pin_memory: bool = False,
         drop_last: bool = False,
@@ -109,7 +120,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         multiprocessing_context: Any = None,
         generator: torch.Generator | None = None,
         *,
-        prefetch_factor: int | None = None,
+        prefetch_factor: int | str | None = None,
         persistent_workers: bool = False,
         pin_memory_device: str = "",
         in_order: bool = True,
@@ -120,6 +131,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         native: str = "auto",
         device: torch.device | str | None = None,
         trace: str | os.PathLike[str] | None = None,
+        on_stats: Callable[[dict[str, float]], object] | None = None,
     ) -> None:
         # By the names of the arguments, because trainers build loaders anew from their attributes.
         self.workers = _check("workers", workers, ("process", "thread", "auto"))
@@ -143,7 +155,13 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         self._epochs = 0
         self._left_to_python = ""
         self._progress: Progress | None = None
-        self._report = Report("not made yet", "iteration has not begun")
+        self._report = Report(NOT_YET, "iteration has not begun")
+        self.on_stats = on_stats
+        self._tuning: Tuning | None = None
+        num_workers = self._number_of_workers(num_workers)
+        if isinstance(prefetch_factor, str):
+            _check("prefetch_factor", prefetch_factor, ("auto",))
+            prefetch_factor = None
         if collate_fn is None and (batch_size is not None or batch_sampler is not None):
             # Texts differ in length: they know how they are made equally long.
             text = text_of(dataset)
@@ -170,6 +188,35 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
 
         if (prefetch_factor is None or isinstance(prefetch_factor, Unasked)) and self.num_workers > 0:
             self.prefetch_factor = Unasked(self.prefetch_factor or 0)
+
+    def _number_of_workers(self, asked: int | str) -> int:
+        """As a number, which says of itself whether it is one to begin with."""
+        if isinstance(asked, str):
+            _check("num_workers", asked, ("auto",))
+        elif not isinstance(asked, Auto):
+            return asked
+        if self.rng == "torch":
+            raise ValueError(
+                "num_workers='auto' needs rng='sample': torch's random streams belong to workers, "
+                "so that samples would depend on how many there happen to be"
+            )
+        self._tuning = Tuning(on_stats=self.on_stats)
+        return Auto(self._tuning.workers)
+
+    def _tuning_now(self) -> Tuning | None:
+        """What has been found out about the number of workers, if it is not given."""
+        if not isinstance(self.num_workers, Auto):
+            return None
+        if self._tuning is None:
+            self._tuning = Tuning(on_stats=self.on_stats)
+        return self._tuning
+
+    def _stack_of_rows(self) -> _structure.Stack | None:
+        """Where the consumer puts the rows of batches that it makes itself."""
+        # Where address space is short, torch's way does as well.
+        with suppress(OSError):
+            self._stack = self._stack or _structure.Stack()
+        return self._stack
 
     @property
     def _options(self) -> Options:
@@ -275,6 +322,16 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
                 self._chosen = "thread", "volumes are read and changed without the GIL"
             elif self.workers == "auto" and self._native() is None:
                 self._choose_workers()
+        if (
+            self.workers == "auto"
+            and self._options.workers == "thread"
+            and not _is_of_volumes(self.dataset)
+            and self._report.is_held_by_python()
+        ):
+            self._chosen = (
+                "process",
+                "threads were found to wait for each other, because one can run Python at a time",
+            )
         if self.num_workers > 0:
             return WorkerIter(self)
         return TracedInlineIter(self) if self.trace else InlineIter(self)
@@ -303,6 +360,12 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
                 set_generator(generator_of(self), self._resume)
                 load_sampler(self, self._resume)
                 self._resume = None
+        if self.persistent_workers and (tuning := self._tuning_now()) is not None:
+            # A stream's workers read parts of it by their number: others must begin anew.
+            former: Any = self._iterator
+            if isinstance(former, WorkerIter) and former.is_stale(tuning):
+                former._shutdown_workers()
+                self._iterator = None
         return super().__iter__()
 
     def state_dict(self) -> dict[str, Any]:
@@ -339,9 +402,23 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
     def explain(self) -> str:
         """In sentences: how batches are made and why so, what limits now, and what could be changed."""
         said = self._report.explain()
+        if (
+            isinstance(self.num_workers, Auto)
+            and self._report.tuning is None
+            and self._report.path != NOT_YET
+        ):
+            said += " num_workers='auto' has nothing to choose: " + (
+                "texts have as many threads as there are processors."
+                if self._report.workers
+                else "no workers are needed."
+            )
         if self._left_to_python:
             said += f" Samples are made by Python, because {self._left_to_python}."
         return said
+
+    def summary(self) -> str:
+        """What the latest iterator did, in a line."""
+        return self._report.summary()
 
     def failures(self) -> list[dict[str, Any]]:
         """The samples that could not be loaded, in all epochs so far."""
@@ -351,9 +428,9 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         """What is copied or pickled: all but memory and processes."""
         state = dict(self.__dict__)
         state.update(_shared=None, _stack=None, _arrival=None, _traced=None, _learned=Learned())
-        state.update(_iterator=None, _progress=None, _lowered=None, _texts=None)
+        state.update(_iterator=None, _progress=None, _lowered=None, _texts=None, _tuning=None)
         state["_failures"] = list(self._failures)
-        state["_report"] = Report("not made yet", "iteration has not begun")
+        state["_report"] = Report(NOT_YET, "iteration has not begun")
         return state
 
 

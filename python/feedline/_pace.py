@@ -8,11 +8,11 @@ follows. Whole batches are made side by side and need as many times the memory; 
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from feedline._machine import affinity
 from feedline._structure import Structure
 
 if TYPE_CHECKING:
@@ -45,11 +45,6 @@ CHEAPER = 0.9
 #: So many rows after the first of their run are enough to compare, and so many are enough for good.
 ENOUGH = 32
 FOR_GOOD = 16 * ENOUGH
-
-
-def processors() -> int:
-    """How many may be used."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass
@@ -90,10 +85,13 @@ class Pace:
     def __init__(
         self, workers: int, strict: bool, prefetch_factor: int, learned: Learned, native: bool = False
     ) -> None:
-        self._workers = workers
+        self._native = native
         self._strict = strict
-        self._prefetch = prefetch_factor * workers
+        self._prefetch_factor = prefetch_factor
         self._learned = learned
+        # What batches on their way may take; less, where memory is short.
+        self._depth_bytes, self._ahead_bytes = DEPTH_BYTES, AHEAD_BYTES
+        self.set_workers(workers)
         self._size = 0
         self.extra = 0
         self._before: tuple[float, ...] | None = None
@@ -104,7 +102,17 @@ class Pace:
         self._rows_each = 0
         # When batches were last posted, how long the consumer had slept by then, and for which share of the time.
         self._posted, self._blocked, self._asleep = time.monotonic(), 0.0, 0.0
-        self._crowd = CROWD if native or workers < processors() else CROWD_ON_FEW
+
+    def set_workers(self, workers: int) -> None:
+        """There are so many from now on."""
+        self._workers = max(1, workers)
+        self._prefetch = self._prefetch_factor * self._workers
+        self._crowd = CROWD if self._native or self._workers < affinity() else CROWD_ON_FEW
+
+    def set_memory(self, free: int) -> None:
+        """So many bytes are left in all; batches that wait are not what should take them."""
+        self._depth_bytes = min(DEPTH_BYTES, free // 8)
+        self._ahead_bytes = min(AHEAD_BYTES, free // 4)
 
     def window(self, in_rows: bool) -> int:
         """How many batches may be on their way."""
@@ -117,12 +125,12 @@ class Pace:
             return min(self._prefetch, least) if shared else self._prefetch
         if self._size * TINY_BATCHES <= TINY_BYTES:
             return max(self._prefetch, TINY_BATCHES)
-        return max(least, min(self._prefetch, DEPTH_BYTES // self._size))
+        return max(least, min(self._prefetch, self._depth_bytes // self._size))
 
     @property
     def is_large(self) -> bool:
         """Whether batches are so large that memory for one more matters."""
-        return not self._strict and 2 * self._size > DEPTH_BYTES
+        return not self._strict and 2 * self._size > self._depth_bytes
 
     def is_low(self, on_their_way: int, window: int) -> bool:
         """Whether to begin more batches now: tiny ones many at a time, so that workers are woken seldom."""
@@ -149,7 +157,7 @@ class Pace:
 
     def may_run_ahead(self, bytes_ahead: int) -> bool:
         """Whether more may be begun while the next batch is held up."""
-        return bool(self._size) and bytes_ahead + self._size <= AHEAD_BYTES
+        return bool(self._size) and bytes_ahead + self._size <= self._ahead_bytes
 
     def ran_ahead(self) -> None:
         """Workers ran ahead of a batch that was held up."""

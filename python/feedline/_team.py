@@ -1,4 +1,8 @@
-"""The workers of an iterator, as processes or threads: started, watched, replaced, ended."""
+"""The workers of an iterator, as processes or threads: started, watched, replaced, dismissed, ended.
+
+Each has a seat at the board, by whose number it is known. One that is dismissed leaves after what it is at; until it
+has left, nobody else can have its seat.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +32,13 @@ class Processes:
     def __init__(self, context: Any, setup: Setup) -> None:
         self._context = context
         self._setup = setup
-        self.members: list[Any] = []
+        self.members: dict[int, Any] = {}
+        self.leaving: set[int] = set()
         self._owner = os.getpid()
 
-    def start(self) -> None:
-        """Start all of them."""
-        for worker in range(self._setup.workers):
-            self.members.append(self._new(worker, self._setup))
+    def hire(self, worker: int) -> None:
+        """Start a worker at a seat that is free."""
+        self.members[worker] = self._new(worker, self._setup)
 
     def _new(self, worker: int, setup: Setup) -> Any:
         process = self._context.Process(target=process_main, args=(setup, worker), daemon=True)
@@ -53,8 +57,8 @@ class Processes:
         return process
 
     def dead(self) -> list[int]:
-        """The numbers of those that have ended by themselves."""
-        sentinels = {process.sentinel: worker for worker, process in enumerate(self.members)}
+        """The numbers of those that have ended."""
+        sentinels = {process.sentinel: worker for worker, process in self.members.items()}
         return sorted(sentinels[sentinel] for sentinel in connection.wait(list(sentinels), timeout=0))
 
     def bury(self, worker: int) -> tuple[int, int]:
@@ -62,6 +66,11 @@ class Processes:
         process = self.members[worker]
         process.join()
         return process.pid, process.exitcode
+
+    def forget(self, worker: int) -> None:
+        """One that was dismissed has left."""
+        del self.members[worker]
+        self.leaving.discard(worker)
 
     def replace(self, worker: int, skip: tuple[Any, ...]) -> None:
         """Start another in place of a dead one."""
@@ -72,10 +81,10 @@ class Processes:
         if os.getpid() != self._owner:
             return  # they are not children of this process
         deadline = time.monotonic() + GRACE
-        for process in self.members:
+        for process in self.members.values():
             process.join(max(0.0, deadline - time.monotonic()))
         for insist in ("terminate", "kill"):
-            left = [process for process in self.members if process.is_alive()]
+            left = [process for process in self.members.values() if process.is_alive()]
             for process in left:
                 getattr(process, insist)()
             deadline = time.monotonic() + INSISTENCE
@@ -85,7 +94,7 @@ class Processes:
     @property
     def all_gone(self) -> bool:
         """Whether none is left that could touch shared memory."""
-        return os.getpid() == self._owner and not any(process.is_alive() for process in self.members)
+        return os.getpid() == self._owner and not any(process.is_alive() for process in self.members.values())
 
 
 class Threads:
@@ -94,31 +103,36 @@ class Threads:
     def __init__(self, setup: Setup) -> None:
         setup.threads = True
         self._setup = setup
-        self.members: list[threading.Thread] = []
+        self.members: dict[int, threading.Thread] = {}
+        self.leaving: set[int] = set()
 
-    def start(self) -> None:
-        """Start all of them."""
+    def hire(self, worker: int) -> None:
+        """Start a worker at a seat that is free."""
         use_thread_local_info()
-        for worker in range(self._setup.workers):
-            name = f"feedline-{worker}"
-            thread = threading.Thread(target=thread_main, args=(self._setup, worker), name=name, daemon=True)
-            thread.start()
-            self.members.append(thread)
+        name = f"feedline-{worker}"
+        thread = threading.Thread(target=thread_main, args=(self._setup, worker), name=name, daemon=True)
+        thread.start()
+        self.members[worker] = thread
 
     def dead(self) -> list[int]:
-        """Threads do not die."""
-        return []
+        """The numbers of those that have left; threads do not die."""
+        return sorted(worker for worker in self.leaving if not self.members[worker].is_alive())
+
+    def forget(self, worker: int) -> None:
+        """One that was dismissed has left."""
+        self.members.pop(worker).join()
+        self.leaving.discard(worker)
 
     def end(self) -> None:
         """Wait for all to end, for a while."""
         deadline = time.monotonic() + PATIENCE
-        for thread in self.members:
+        for thread in self.members.values():
             thread.join(max(0.0, deadline - time.monotonic()))
 
     @property
     def all_gone(self) -> bool:
         """Whether none is left that could touch shared memory."""
-        return not any(thread.is_alive() for thread in self.members)
+        return not any(thread.is_alive() for thread in self.members.values())
 
 
 def death(pid: int, code: int) -> str:

@@ -179,9 +179,9 @@ def use_thread_local_info() -> None:
 class Worker:
     """Loads what it takes from the board."""
 
-    def __init__(self, setup: Setup, worker: int, seat: Seat) -> None:
+    def __init__(self, setup: Setup, worker: int, seat: Any, seeds: Any = None) -> None:
         self._setup = setup
-        self._seat = seat
+        self._seat: Seat = seat
         self._where = f"in DataLoader worker process {worker}"
         self._worker = worker
         self._generation = setup.generation
@@ -191,10 +191,10 @@ class Worker:
         self._claimed: Any = None
         self._replaced: list[Failed] = []
         self._row = 0
-        self._seeds: Seeds | ThreadSeeds | None = None
+        self._seeds: Any = seeds
         self._skip = setup.skip
         streams = setup.kind == _DatasetKind.Iterable
-        if setup.rng == "sample" and not streams:
+        if seeds is None and setup.rng == "sample" and not streams:
             self._seeds = ThreadSeeds(setup.base_seed) if setup.threads else Seeds(setup.base_seed)
             self._seeds.epoch(setup.generation)
         self._get: Callable[[Any], Any] = (
@@ -223,6 +223,11 @@ class Worker:
         if native is None or self._init_error is not None:
             return self._seat.claim(LOOK)
         return self._seat.serve_files(native.files, (self._setup.base_seed, self._generation), LOOK)
+
+    @property
+    def seeds(self) -> Any:
+        """What seeds its samples, if they are."""
+        return self._seeds
 
     @contextmanager
     def _as_worker(self) -> Iterator[None]:
@@ -385,7 +390,7 @@ class Worker:
             if self._seeds is not None:
                 self._seeds.begin()
             try:
-                made = self._fetch(index)
+                made = self.fetch(index)
             except Exception as raised:
                 made = FAILED, self.failed(0, index, raised), [], None
             if self._seeds is None or not self._seeds.must_repeat():
@@ -404,7 +409,7 @@ class Worker:
         state = StreamState.of(self._setup.dataset, self._fetcher.dataset_iter)
         return kind, made, [], (state, self._fetcher.ended)
 
-    def _fetch(self, index: Any) -> Parcel:
+    def fetch(self, index: Any) -> Parcel:
         """A batch of a map-style dataset."""
         setup = self._setup
         self._claimed, self._replaced, self._row = index, [], 0

@@ -86,6 +86,8 @@ pub struct SeatGauge {
     pub busy: Duration,
     /// Time spent waiting for something to do.
     pub waiting: Duration,
+    /// How much of that its thread had a processor; the rest it waited.
+    pub processor: Duration,
     /// Units done.
     pub units: u64,
     /// Visits to the board.
@@ -101,6 +103,8 @@ pub struct SeatGauge {
 pub struct Board {
     table: Table,
     workers: usize,
+    /// How many of them there are now.
+    present: usize,
     posted: u64,
     /// For each ticket from the oldest one on the board: whether it has left.
     left: VecDeque<bool>,
@@ -110,7 +114,7 @@ pub struct Board {
 }
 
 impl Board {
-    /// A board for so many workers, each with a journal of so many entries.
+    /// A board with seats for so many workers, each with a journal of so many entries.
     pub fn new(commons: Arc<Commons>, workers: usize, journal: u16) -> io::Result<Self> {
         if workers > MOST_WORKERS {
             return Err(io::Error::new(
@@ -133,6 +137,7 @@ impl Board {
         Ok(Self {
             table,
             workers,
+            present: workers,
             posted: 0,
             left: VecDeque::new(),
             released: false,
@@ -148,6 +153,20 @@ impl Board {
     /// The memory it lies in.
     pub fn commons(&self) -> &Arc<Commons> {
         &self.table.commons
+    }
+
+    /// Says how many workers there are, if there are fewer than seats.
+    pub fn set_present(&mut self, workers: usize) {
+        self.present = workers.min(self.workers);
+    }
+
+    /// Tells a worker to leave after the units it is at, or that its seat may be taken again: by another, when it has left.
+    pub fn dismiss(&self, worker: usize, leave: bool) {
+        self.table.desk(worker).leave.store(u32::from(leave), SeqCst);
+        if leave {
+            // It may sleep, and nobody knows which of the sleepers is woken.
+            self.ring(usize::MAX);
+        }
     }
 
     /// Whether another ticket can be posted.
@@ -204,7 +223,7 @@ impl Board {
         let head = self.table.head();
         // A worker that is about to sleep sees that this has changed, and does not.
         head.bell.fetch_add(1, SeqCst);
-        if head.sleepers.load(SeqCst) as usize >= self.workers {
+        if head.sleepers.load(SeqCst) as usize >= self.present {
             futex::wake(&head.bell, 1);
         }
     }
@@ -353,6 +372,7 @@ impl Board {
             at: (ticket != ANY && since != 0).then(|| (ticket, desk.unit.load(Relaxed) as usize, spent)),
             busy: Duration::from_nanos(desk.busy.load(Relaxed)),
             waiting: Duration::from_nanos(desk.waiting.load(Relaxed)),
+            processor: Duration::from_nanos(desk.processor.load(Relaxed)),
             units: desk.units.load(Relaxed),
             runs: desk.runs.load(Relaxed),
             first: (Duration::from_nanos(desk.first_busy.load(Relaxed)), desk.first_units.load(Relaxed)),
@@ -412,6 +432,12 @@ pub(crate) fn all_done(owners: &[AtomicU64], ticket: u64) -> bool {
 
 fn change(owner: &AtomicU64, ticket: u64, from: u64, to: u64) {
     let _ = owner.compare_exchange(word(ticket, from), word(ticket, to), SeqCst, Relaxed);
+}
+
+/// Nanoseconds for which the calling thread has had a processor.
+pub(crate) fn processor_time() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// Nanoseconds of a clock that all processes of the machine share.

@@ -78,6 +78,10 @@ pub(crate) struct Desk {
     /// Time of the first units of runs, and their number: to see whether the neighbours after them are cheaper.
     pub(crate) first_busy: AtomicU64,
     pub(crate) first_units: AtomicU64,
+    /// Time of a processor that the worker's thread has used for what it did.
+    pub(crate) processor: AtomicU64,
+    /// Whether whoever sits here is to leave after the units it is at.
+    pub(crate) leave: AtomicU32,
     /// Entries of its journal: written by the worker, read by the consumer, left out because there was no room.
     pub(crate) written: AtomicU64,
     pub(crate) read: AtomicU64,

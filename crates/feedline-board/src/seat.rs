@@ -16,7 +16,7 @@ use std::{
 
 use crate::{
     ANY, Commons, Extent,
-    board::{all_done, monotonic},
+    board::{all_done, monotonic, processor_time},
     futex,
     journal::Stretch,
     layout::{DONE, Desk, FREE, Slot, Table, word},
@@ -46,6 +46,8 @@ pub struct Seat {
     /// No older ticket has anything for us, unless there was a recall.
     from: u64,
     recall: u32,
+    /// What the thread had used of a processor when its last claim ended; 0 before the first one.
+    used: AtomicU64,
 }
 
 impl Seat {
@@ -55,7 +57,7 @@ impl Seat {
         if worker >= table.head().workers.load(Relaxed) as usize {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        Ok(Self { table, worker, from: 0, recall: 0 })
+        Ok(Self { table, worker, from: 0, recall: 0, used: AtomicU64::new(0) })
     }
 
     /// The memory it lies in.
@@ -71,9 +73,9 @@ impl Seat {
         self.table.slot(claim.ticket)
     }
 
-    /// Whether the workers are to leave.
+    /// Whether this worker is to leave, or all are.
     pub fn is_over(&self) -> bool {
-        self.table.head().stop.load(Relaxed) != 0
+        self.table.head().stop.load(SeqCst) != 0 || self.desk().leave.load(SeqCst) != 0
     }
 
     /// Takes units of the oldest ticket that has any. If there are none, waits for them, but no longer than
@@ -84,7 +86,7 @@ impl Seat {
             return Some(claim);
         }
         let (head, began) = (self.table.head(), monotonic());
-        if head.stop.load(SeqCst) == 0 && !limit.is_zero() {
+        if !limit.is_zero() && !self.is_over() {
             self.say_hungry();
             head.sleepers.fetch_add(1, SeqCst);
             futex::wait(&head.bell, bell, limit);
@@ -111,7 +113,7 @@ impl Seat {
 
     fn try_claim(&mut self) -> Option<Claim> {
         let head = self.table.head();
-        if head.stop.load(Relaxed) != 0 {
+        if self.is_over() {
             return None;
         }
         let (recall, posted) = (head.recall.load(SeqCst), head.posted.load(Acquire));
@@ -154,6 +156,10 @@ impl Seat {
         // A unit is ours, so the slot is this ticket's and stays so.
         let body = self.table.body(slot)?;
         let (desk, began) = (self.desk(), monotonic());
+        if self.used.load(Relaxed) == 0 {
+            // What it took to begin is not what samples take.
+            self.used.store(processor_time(), Relaxed);
+        }
         desk.ticket.store(ticket, Relaxed);
         desk.first.store(units.start as u32, Relaxed);
         desk.count.store(units.len() as u32, Relaxed);
@@ -263,6 +269,9 @@ impl Seat {
         desk.ticket.store(ANY, Relaxed);
         desk.since.store(0, Relaxed);
         desk.busy.fetch_add(spent, Relaxed);
+        // One look for each claim: this clock is a call to the system. While it waited for the claim it used next to nothing.
+        let used = processor_time();
+        desk.processor.fetch_add(used.saturating_sub(self.used.swap(used, Relaxed)), Relaxed);
         desk.units.fetch_add(units, Relaxed);
         desk.runs.fetch_add(1, Relaxed);
         if units == 1 {

@@ -325,3 +325,72 @@ fn take(board: &mut Board, (ticket, units): (u64, usize)) {
     assert!(bytes.iter().enumerate().all(|(unit, byte)| *byte == unit as u8 + 1));
     board.commons().give(region);
 }
+
+#[test]
+fn a_worker_that_is_dismissed_leaves_and_its_seat_is_taken_again() {
+    let (mut board, mut seats) = board(2);
+    let (place, commons) = (board.place(), Arc::clone(board.commons()));
+    let mut leaving = seats.pop().unwrap();
+    let mut staying = seats.pop().unwrap();
+    let first = board.post(&ticket(4, 2)).unwrap();
+    let held = leaving.claim(Duration::ZERO).unwrap();
+    board.dismiss(1, true);
+    board.set_present(1);
+    assert!(leaving.is_over() && !staying.is_over());
+    // What it has, it finishes; more it does not get, nor does it wait for any.
+    assert!(leaving.claim(SOON).is_none());
+    leaving.done(&held, None);
+    let rest = staying.claim(Duration::ZERO).unwrap();
+    staying.done(&rest, None);
+    assert!(board.is_done(first));
+    drop(leaving);
+    board.dismiss(1, false);
+    board.set_present(2);
+    let mut another = Seat::attach(commons, place, 1).unwrap();
+    board.post(&ticket(1, 1)).unwrap();
+    assert!(another.claim(Duration::ZERO).is_some());
+    assert_eq!(board.gauge(1).units, 2, "a seat's figures go on with whoever sits there");
+}
+
+#[test]
+fn a_worker_that_sleeps_is_woken_to_leave() {
+    let (board, seats) = board(3);
+    let threads: Vec<_> = seats
+        .into_iter()
+        .map(|mut seat| {
+            thread::spawn(move || {
+                while !seat.is_over() {
+                    assert!(seat.claim(SOON).is_none());
+                }
+            })
+        })
+        .collect();
+    for (worker, thread) in threads.into_iter().enumerate().rev() {
+        board.dismiss(worker, true);
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn time_of_a_processor_is_counted_apart_from_waiting() {
+    let (mut board, mut seats) = board(1);
+    let seat = &mut seats[0];
+    board.post(&ticket(2, 1)).unwrap();
+    let waits = seat.claim(Duration::ZERO).unwrap();
+    thread::sleep(Duration::from_millis(20));
+    seat.done(&waits, None);
+    let gauge = board.gauge(0);
+    assert!(gauge.processor < gauge.busy / 2, "{gauge:?}");
+    let computes = seat.claim(Duration::ZERO).unwrap();
+    let before = used();
+    while used().saturating_sub(before) < Duration::from_millis(20) {}
+    seat.done(&computes, None);
+    let gauge = board.gauge(0);
+    assert!(gauge.processor >= Duration::from_millis(20), "{gauge:?}");
+}
+
+/// What this thread has used of a processor.
+fn used() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}

@@ -21,15 +21,33 @@ use crate::{
 /// About the time that waking a thread takes, all in all.
 pub(crate) const WAKE_UP: Duration = Duration::from_micros(10);
 
+/// How often a worker reads the clock of its thread.
+const LOOK: Duration = Duration::from_millis(1);
+
 /// A worker's own things.
 pub(crate) struct Own<W: Work> {
     pub(crate) hand: Option<W::Hand>,
     pub(crate) counters: Arc<Counters>,
+    /// When the thread's own clock was last read, and what it said.
+    used: Option<(Instant, Duration)>,
 }
 
 impl<W: Work> Own<W> {
     pub(crate) fn new(counters: Arc<Counters>) -> Self {
-        Self { hand: None, counters }
+        Self { hand: None, counters, used: None }
+    }
+
+    /// Counts the time for which this thread has had a processor. Its clock is a call to the system, which takes as long
+    /// as a tiny batch, so it is not read for each.
+    fn note_processor(&mut self, now: Instant) {
+        if self.used.is_some_and(|(then, _)| now - then < LOOK) {
+            return;
+        }
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        let used = Duration::new(time.tv_sec as u64, time.tv_nsec as u32);
+        if let Some((_, before)) = self.used.replace((now, used)) {
+            add(&self.counters.processor, used.saturating_sub(before));
+        }
     }
 }
 
@@ -264,13 +282,17 @@ impl<W: Work> Shared<W> {
     /// Loads the rows of a claim and, if its batch is then done, puts it together.
     pub(crate) fn fill(&self, own: &mut Own<W>, claim: Claim<W::Tray>) -> MutexGuard<'_, State<W>> {
         let Claim { id, epoch, batch, first, indices, tray, spare, whole } = claim;
-        let hand = own.hand.as_mut().expect("a worker has its hand before its first claim");
         let run = self.run(epoch, batch, first, &indices, spare.as_ref());
         let start = now();
+        if own.used.is_none() {
+            own.note_processor(start);
+        }
+        let hand = own.hand.as_mut().expect("a worker has its hand before its first claim");
         let failures = Cause::catch(|| Ok(self.work.fill(hand, &tray, &run)))
             .unwrap_or_else(|cause| vec![run.failure(What::Batch(indices.clone()), first, cause, None)]);
         let (rows, end) = (indices.len(), now());
         own.counters.note_run(rows, end - start);
+        own.note_processor(end);
         let mut state = if whole {
             self.close(&own.counters, Done { id, epoch, batch, tray, indices, failures }, end)
         } else {

@@ -15,6 +15,7 @@ pub(crate) struct Counters {
     pub(crate) input: AtomicU64,
     pub(crate) room: AtomicU64,
     pub(crate) fill: AtomicU64,
+    pub(crate) processor: AtomicU64,
     pub(crate) close: AtomicU64,
     pub(crate) rows: AtomicU64,
     pub(crate) runs: AtomicU64,
@@ -38,6 +39,7 @@ impl Counters {
             waiting_for_input: time(&self.input),
             waiting_for_room: time(&self.room),
             filling: time(&self.fill),
+            processor: time(&self.processor),
             closing: time(&self.close),
             rows: self.rows.load(Relaxed),
             runs: self.runs.load(Relaxed),
@@ -65,6 +67,9 @@ pub struct WorkerGauge {
     pub waiting_for_room: Duration,
     /// Loading samples.
     pub filling: Duration,
+    /// Having a processor, all in all, brought up to date about every millisecond. What of filling and closing this is
+    /// not, the worker waited.
+    pub processor: Duration,
     /// Putting batches together.
     pub closing: Duration,
     /// Samples loaded.

@@ -7,9 +7,14 @@
 //! consumer waits? ── no ──► more than needed, for a while? ─► fewer, unless that was too few before
 //!        │
 //!       yes ─► fewer than the consumer needs and the processors can run? ─► as many, at most twice as many as now
+//!        │                                                                   (four or eight times, if samples mostly wait)
 //!        │
-//!       no ──► halve the gaps beside the fewest that are as good as the best, until they are small; stay there
+//!       no ──► where would the rate stop to grow, by what was tried? ─► try that; stay with the fewest that are as good as the best
 //! ```
+//!
+//! Processors that are all in use are not given more workers: how long samples wait cannot be seen then, because they also
+//! wait for a processor. Rates are compared with those of the times beside them: a machine that gets slower does so for all
+//! numbers of workers.
 //!
 //! What it has learned holds as long as samples cost what they did, with as many workers, and the consumer takes what it took;
 //! then it forgets, and begins anew from where it is. It does not wander: a number of workers that was tried is not
@@ -24,10 +29,21 @@ const IDLE: (f64, f64) = (0.01, 0.02);
 const AS_GOOD: f64 = 0.98;
 
 /// Costs and demands that differ by this factor are others.
-const OTHER: f64 = 1.3;
+const OTHER: f64 = 1.5;
+
+/// Rates that differ by this factor are, if nothing was changed.
+const OTHER_RATE: f64 = 1.1;
 
 /// So often in a row a worker must be too many before it leaves, and things be others before they are believed to be.
 const PATIENCE: u32 = 3;
+
+/// Of what more workers could bring at best, this share must have come for still more to be tried; and where nearly all
+/// has come, the rate still grows.
+const GAIN: (f64, f64) = (0.25, 0.9);
+
+/// A sample mostly waits if it needs a processor for less than this share of its time. Then many workers cost little, and
+/// it costs much to have too few.
+const WAITS: f64 = 0.25;
 
 /// What a consumer takes beyond the average, so that it does not wait now and then.
 const MARGIN: f64 = 1.1;
@@ -76,6 +92,8 @@ pub struct Tuner {
     /// How often in a row there were too many workers, and everything was other than known.
     spare: u32,
     other: u32,
+    /// How often in a row nothing was changed.
+    stayed: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -106,6 +124,7 @@ impl Tuner {
             known: None,
             spare: 0,
             other: 0,
+            stayed: 0,
         }
     }
 
@@ -114,11 +133,23 @@ impl Tuner {
         self.workers
     }
 
+    /// Whether it has found a number to stay with, and is not about to try another.
+    pub fn is_settled(&self) -> bool {
+        self.known.is_some() && self.other == 0 && self.stayed >= PATIENCE
+    }
+
     /// How many there should be after this was seen with [`Tuner::workers`].
     pub fn decide(&mut self, seen: &Seen, limits: &Limits) -> usize {
+        let before = self.workers;
+        self.change(seen, limits);
+        self.stayed = if self.workers == before { self.stayed.saturating_add(1) } else { 0 };
+        self.workers
+    }
+
+    fn change(&mut self, seen: &Seen, limits: &Limits) {
         let (elapsed, waited) = (seen.elapsed.as_secs_f64(), seen.waited.as_secs_f64());
         if elapsed <= 0.0 || seen.rows < 1.0 || seen.row.is_zero() {
-            return self.workers; // nothing was seen
+            return; // nothing was seen
         }
         let rate = seen.rows / elapsed;
         // The rate of a consumer that never waits. One that does nothing else would take any.
@@ -129,15 +160,14 @@ impl Tuner {
         if self.other > 0 {
             // Until it is sure; but memory does not wait.
             self.workers = self.workers.min(held(seen, limits));
-            return self.workers;
+            return;
         }
         let known = self.learn(seen, demand, limits);
         let (row, processor) = (seen.row.as_secs_f64(), seen.processor.as_secs_f64());
-        let tried = self.tried.entry(self.workers).or_insert(Tried { rate, row, processor });
-        tried.rate += (rate - tried.rate) / 2.0;
-        tried.row += (row - tried.row) / 2.0;
-        tried.processor += (processor - tried.processor) / 2.0;
-        let most = most(seen, &known, limits);
+        self.note(Tried { rate, row, processor });
+        // So many would use all processors, if so many use what they do now.
+        let full = self.workers as f64 * limits.processors / (rate * processor).max(1e-9);
+        let most = most(seen, &known, limits).min(self.workers.max(full.ceil() as usize));
         let needed = (known.demand * known.row * MARGIN).ceil().clamp(1.0, most as f64) as usize;
         let idle = waited / elapsed;
         self.workers = if self.workers > most {
@@ -158,9 +188,13 @@ impl Tuner {
                 Some(_) => (self.content, self.least, self.chances) = (None, 1, self.chances + 1),
                 None => {}
             }
-            self.more(needed, most).min(most)
+            let growth = match known.processor / known.row {
+                share if share < WAITS / 5.0 => 8,
+                share if share < WAITS => 4,
+                _ => 2,
+            };
+            self.more(needed, most, growth).min(most)
         };
-        self.workers
     }
 
     /// The consumer does not wait: fewer, if they have been enough for a while. Where workers are in each other's
@@ -184,22 +218,54 @@ impl Tuner {
     }
 
     /// The consumer waits: more, or the fewest that are as good as the best.
-    fn more(&self, needed: usize, most: usize) -> usize {
+    fn more(&self, needed: usize, most: usize, growth: usize) -> usize {
         let largest = self.tried.keys().next_back().copied().unwrap_or(self.workers);
-        if needed > self.workers && largest <= self.workers {
-            return needed.min(2 * self.workers);
+        if needed > self.workers && largest <= self.workers && self.gain(self.workers) > GAIN.0 {
+            return needed.min(growth * self.workers);
         }
         let best = self.best();
-        let twice = (2 * best + 1).min(most + 1);
         let below = self.tried.range(..best).next_back().map_or(0, |(workers, _)| *workers);
-        let above = self.tried.range(best + 1..).next().map_or(twice, |(workers, _)| *workers);
-        if best - below > small(best) && best > self.least {
-            best.midpoint(below)
-        } else if above.saturating_sub(best) > small(best) {
-            best.midpoint(above)
-        } else {
-            best
+        let above = self.tried.range(best + 1..).next().map(|(workers, _)| *workers);
+        let gap = small(best);
+        // If none fewer were tried, those that were tried beyond show whether the rate still grew there.
+        let grew = self.gain(if below == 0 { above.unwrap_or(best) } else { best });
+        let rate = |workers| self.tried.get(&workers).map_or(0.0, |tried: &Tried| tried.rate);
+        // Fewer could not have that rate if each had a processor all the time.
+        let fewest =
+            (AS_GOOD * rate(best) * self.known.map_or(0.0, |known| known.processor) - 0.1).ceil() as usize;
+        if grew < GAIN.1 && best - below > gap && best > self.least.max(fewest) {
+            // It grew up to somewhere between the two, and then no more.
+            let knee = if below == 0 { best as f64 / 2.0 } else { below as f64 * rate(best) / rate(below) };
+            return (knee.ceil() as usize).clamp(below + 1, best - 1).max(self.least).max(fewest);
         }
+        match above {
+            Some(above) if above - best > gap && self.gain(best) > 2.0 * GAIN.0 => best.midpoint(above),
+            None if most > best && self.gain(best) > GAIN.0 => (best + gap).min(most),
+            _ => best,
+        }
+    }
+
+    /// How much of what is to be had at best so many workers brought, beside the next fewer that were tried; 1 if there
+    /// are none.
+    fn gain(&self, workers: usize) -> f64 {
+        let (Some(tried), Some((fewer, before))) =
+            (self.tried.get(&workers), self.tried.range(..workers).next_back())
+        else {
+            return 1.0;
+        };
+        (tried.rate / before.rate - 1.0) / (workers as f64 / *fewer as f64 - 1.0)
+    }
+
+    /// Keeps what was seen. What was tried before moves along: rates of another minute are not to be compared with.
+    fn note(&mut self, seen: Tried) {
+        let Some(tried) = self.tried.get_mut(&self.workers) else {
+            self.tried.insert(self.workers, seen);
+            return;
+        };
+        let moved = f64::midpoint(1.0, seen.rate / tried.rate);
+        tried.row += (seen.row - tried.row) / 2.0;
+        tried.processor += (seen.processor - tried.processor) / 2.0;
+        self.tried.values_mut().for_each(|tried| tried.rate *= moved);
     }
 
     /// The fewest that reach what the best do.
@@ -217,7 +283,12 @@ impl Tuner {
         // With another number of workers, others may be in the way of a sample.
         let costs = self.tried.get(&self.workers).is_some_and(|tried| {
             let (row, processor) = (seen.row.as_secs_f64(), seen.processor.as_secs_f64());
-            apart(row, tried.row) || (processor - tried.processor).abs() > (OTHER - 1.0) * tried.row
+            let rate = seen.rows / seen.elapsed.as_secs_f64() / tried.rate;
+            // Of a consumer that waits, the rate is what loading makes it.
+            let waits = seen.waited.as_secs_f64() > IDLE.1 * seen.elapsed.as_secs_f64();
+            apart(row, tried.row)
+                || (processor - tried.processor).abs() > (OTHER - 1.0) * tried.row
+                || (waits && !(1.0 / OTHER_RATE..=OTHER_RATE).contains(&rate))
         });
         // Beyond what could ever be loaded, it does not matter how much would be taken.
         let takes =
@@ -409,6 +480,18 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn slow_storage_is_found_within_twenty_decisions_by_64_processors(
+            processor in 1e-4..2e-3f64, waiting in 0.02..0.3f64, storage in 50.0..2000.0f64, begin in 1usize..65,
+        ) {
+            let pipeline = Pipeline { processor, waiting, step: 1e-6, processors: 64.0, storage };
+            let workers = run(&mut Tuner::new(begin), &pipeline, 40, &limits(&pipeline));
+            let (top, _) = pipeline.best(LIMITS.workers);
+            for number in &workers[20..] {
+                prop_assert!(pipeline.rate(*number) >= 0.95 * top, "{:?}: {} of {}", workers, pipeline.rate(*number), top);
+            }
+        }
+
         #[test]
         fn any_pipeline_is_tuned_and_stays_so(pipeline in pipelines(), begin in 1usize..16) {
             let limits = limits(&pipeline);

@@ -63,6 +63,28 @@ impl Board {
         Ok(self.get()?.place().pack())
     }
 
+    /// Says how many workers there are, if there are fewer than seats.
+    fn set_present(&mut self, workers: usize) -> PyResult<()> {
+        self.get_mut()?.set_present(workers);
+        Ok(())
+    }
+
+    /// Tells a worker to leave after what it is at, or that its seat may be taken again.
+    fn dismiss(&self, worker: usize, leave: bool) -> PyResult<()> {
+        self.get()?.dismiss(worker, leave);
+        Ok(())
+    }
+
+    /// For all workers together: busy seconds, units, seconds of a processor.
+    fn work(&self) -> PyResult<(f64, u64, f64)> {
+        let board = self.get()?;
+        let sums = (0..self.workers).fold((0.0, 0, 0.0), |(busy, units, processor), worker| {
+            let gauge = board.gauge(worker);
+            (busy + gauge.busy.as_secs_f64(), units + gauge.units, processor + gauge.processor.as_secs_f64())
+        });
+        Ok(sums)
+    }
+
     /// Whether another ticket can be posted.
     #[getter]
     fn has_room(&self) -> PyResult<bool> {
@@ -191,16 +213,17 @@ impl Board {
     }
 
     /// For each worker: ((ticket, unit, seconds) or None, busy seconds, waiting seconds, units, runs,
-    /// seconds and number of the first units of runs, mark).
+    /// seconds and number of the first units of runs, mark, seconds of a processor).
     #[allow(clippy::type_complexity)] // It is unpacked where it arrives.
-    fn gauges(&self) -> PyResult<Vec<(Option<(u64, usize, f64)>, f64, f64, u64, u64, f64, u64, u32)>> {
+    fn gauges(&self) -> PyResult<Vec<(Option<(u64, usize, f64)>, f64, f64, u64, u64, f64, u64, u32, f64)>> {
         let board = self.get()?;
         let gauge = |worker| {
             let gauge = board.gauge(worker);
             let at = gauge.at.map(|(ticket, unit, spent)| (ticket, unit, spent.as_secs_f64()));
             let (busy, waiting) = (gauge.busy.as_secs_f64(), gauge.waiting.as_secs_f64());
             let (first, first_units) = gauge.first;
-            (at, busy, waiting, gauge.units, gauge.runs, first.as_secs_f64(), first_units, gauge.mark)
+            let (first, processor) = (first.as_secs_f64(), gauge.processor.as_secs_f64());
+            (at, busy, waiting, gauge.units, gauge.runs, first, first_units, gauge.mark, processor)
         };
         Ok((0..self.workers).map(gauge).collect())
     }

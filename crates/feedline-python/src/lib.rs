@@ -10,6 +10,7 @@
 //! | `text.rs` | texts, made into batches without Python |
 //! | `parcel.rs` | any other batch: a pickle with its arrays beside it |
 //! | `shared_cache.rs` | what a dataset keeps for all workers |
+//! | `tuner.rs` | how many workers there should be |
 //! | `volumes.rs` | volumes of medicine in files |
 //! | `voxels.rs` | operations on volumes, from array to array |
 //! | `watch.rs` | a worker does not outlive the process that started it |
@@ -22,6 +23,7 @@ mod parcel;
 mod seat;
 mod shared_cache;
 mod text;
+mod tuner;
 mod volumes;
 mod voxels;
 mod watch;
@@ -66,6 +68,7 @@ mod _engine {
         shared_cache::{Kept, SharedCache, Turn},
         shuffled,
         text::{TextCrew, TextRows, Texts, list_texts},
+        tuner::Tuner,
         volumes::{Volume, read_volume},
         voxels::{
             voxels_crop_pad, voxels_distance, voxels_extents, voxels_falloff, voxels_flip, voxels_gaussian,

@@ -248,7 +248,8 @@ impl Seat {
     ) -> PyResult<Option<Claim>> {
         let limit = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO);
         let left = py.detach(|| {
-            while let Some(claim) = self.seat.claim(limit) {
+            while !self.seat.is_over() {
+                let claim = self.seat.claim(limit)?;
                 if !self.fill_known(&claim, files, address) {
                     return Some(claim);
                 }

@@ -30,6 +30,7 @@
 //! - **The result does not depend on the workers**: order and random numbers are functions of (seed, epoch,
 //!   sample), for any number of threads, none included.
 //! - **Resume anywhere**: a [`State`] is a line of JSON, taken after any batch.
+//! - **The number of workers** is given, or [left to the loader](Spec::auto_workers), which finds it while it runs.
 //! - **Failures are values**: raise, skip or replace, with a [`Manifest`].
 //! - **Bounded**: in batches and bytes; memory is reused, never while a batch is held.
 //! - **Images, cells, tensors and volumes** from files, without a line of decoding: `images`, `cells`, `tensors`,
@@ -41,6 +42,7 @@
 //!
 //! [`Spec`] (asked) becomes [`Loader`] (checked) becomes [`Epoch`] (running).
 
+mod auto;
 #[cfg(feature = "images")]
 pub mod cache;
 #[cfg(feature = "images")]

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use feedline_core::{Cursor, Engine, Error, Gauges, Manifest, Next, Position, State, StateError, Work};
+use feedline_core::{
+    Cursor, Engine, Error, Gauges, Manifest, Next, Position, State, StateError, Window, Work,
+};
+
+use crate::auto::Auto;
 
 /// What a loader needs of an engine, whatever the engine runs.
 pub(crate) trait Feed<B>: Send {
@@ -12,6 +16,7 @@ pub(crate) trait Feed<B>: Send {
     fn position(&self) -> Position;
     fn restart(&mut self, position: Position) -> Result<(), Error>;
     fn set_workers(&mut self, workers: usize) -> std::io::Result<()>;
+    fn set_window(&mut self, window: Window);
     fn workers(&self) -> usize;
     fn gauges(&self) -> Gauges;
     fn failures(&self) -> &Manifest;
@@ -35,6 +40,9 @@ impl<W: Work> Feed<W::Batch> for Engine<W> {
     }
     fn set_workers(&mut self, workers: usize) -> std::io::Result<()> {
         Self::set_workers(self, workers)
+    }
+    fn set_window(&mut self, window: Window) {
+        Self::set_window(self, window);
     }
     fn workers(&self) -> usize {
         Self::workers(self)
@@ -82,6 +90,8 @@ pub struct Loader<B> {
     epochs: Option<u64>,
     /// Whether an epoch has been begun and not finished.
     midway: bool,
+    /// What changes the number of workers by itself.
+    auto: Option<Auto>,
 }
 
 impl<B> Loader<B> {
@@ -90,8 +100,9 @@ impl<B> Loader<B> {
         identity: Identity,
         batches: Option<u64>,
         epochs: Option<u64>,
+        auto: Option<Auto>,
     ) -> Self {
-        Self { feed, identity, batches, epochs, midway: false }
+        Self { feed, identity, batches, epochs, midway: false, auto }
     }
 
     /// The next epoch, as [`Loader::epoch`]; `None` after the number of epochs that was set with
@@ -168,9 +179,17 @@ impl<B> Loader<B> {
     }
 
     /// Changes the number of worker threads, at any time; nothing is lost, repeated or reordered. On an error
-    /// the workers that could be started go on.
+    /// the workers that could be started go on. After [`crate::Spec::auto_workers`], the number no longer changes by
+    /// itself.
     pub fn set_workers(&mut self, workers: usize) -> std::io::Result<()> {
+        self.auto = None;
         self.feed.set_workers(workers)
+    }
+
+    fn tune(&mut self) {
+        if let Some(auto) = &mut self.auto {
+            auto.tune(&mut *self.feed);
+        }
     }
 
     /// The number of worker threads.
@@ -216,6 +235,7 @@ impl<B> Epoch<'_, B> {
         if self.over {
             return Next::EndOfEpoch;
         }
+        self.loader.tune();
         let next = match self.error.take() {
             Some(error) => Next::Batch(Err(error)),
             None => self.loader.feed.next_within(limit),
@@ -266,6 +286,7 @@ impl<B> Iterator for Epoch<'_, B> {
         if self.over {
             return None;
         }
+        self.loader.tune();
         let next = match self.error.take() {
             Some(error) => Next::Batch(Err(error)),
             None => self.loader.feed.next(),

@@ -9,6 +9,7 @@ use feedline_core::{
 
 use crate::{
     BatchDataset, Dataset, Loader, Rows, Sample, Stream,
+    auto::Auto,
     gather::{Collate, Gather, Stack},
     loader::{Feed, Identity},
     map::{InPlace, Map, Together},
@@ -111,6 +112,7 @@ struct Options {
     seed: u64,
     shard: Result<Shard, ShardError>,
     workers: Option<usize>,
+    auto: bool,
     prefetch: Option<usize>,
     prefetch_bytes: u64,
     sample_bytes: u64,
@@ -130,6 +132,7 @@ impl Default for Options {
             seed: 0,
             shard: Ok(Shard::whole()),
             workers: None,
+            auto: false,
             prefetch: None,
             prefetch_bytes: 1 << 30,
             sample_bytes: 0,
@@ -269,7 +272,27 @@ impl<B> Spec<B> {
     /// Worker threads; with 0 the consumer's own thread does the work. Default: one for each processor the
     /// process may use. Can be changed while running.
     pub fn workers(self, workers: usize) -> Self {
-        self.with(|options| options.workers = Some(workers))
+        self.with(|options| (options.workers, options.auto) = (Some(workers), false))
+    }
+
+    /// As many worker threads as it takes for the consumer not to wait, and no more than help: the number begins with one
+    /// for each processor and is changed while epochs run. What is loaded, and in which order, does not depend on it.
+    ///
+    /// ```
+    /// # use feedline::{BoxError, Dataset, SampleRng, Spec};
+    /// # struct Squares;
+    /// # impl Dataset for Squares {
+    /// #     type Sample = u64;
+    /// #     fn len(&self) -> usize { 100 }
+    /// #     fn get(&self, index: usize, _: &mut SampleRng) -> Result<u64, BoxError> { Ok(index as u64) }
+    /// # }
+    /// let mut loader = Spec::values(Squares).batch_size(8).auto_workers().build()?;
+    /// assert_eq!(loader.epoch().count(), 13);
+    /// assert!(loader.workers() >= 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn auto_workers(self) -> Self {
+        self.with(|options| options.auto = true)
     }
 
     /// The number of batches that may be begun and not yet delivered.
@@ -417,6 +440,8 @@ impl Options {
             run_ahead: self.prefetch.is_none() && work.estimate(1) > 0,
             bytes: self.prefetch_bytes,
         };
+        let auto = self.auto.then(|| Auto::new(window, self.prefetch.is_some()));
+        let workers = auto.as_ref().map_or(workers, Auto::workers);
         let settings = Settings {
             workers,
             window,
@@ -429,7 +454,7 @@ impl Options {
         let (batches, epochs) = (plan.batches(), self.epochs);
         let engine = Engine::start(work, Box::new(plan), &settings).map_err(SpecError::Threads)?;
         let feed: Box<dyn Feed<W::Batch>> = Box::new(engine);
-        let mut loader = Loader::new(feed, identity, batches, epochs);
+        let mut loader = Loader::new(feed, identity, batches, epochs, auto);
         if let Some(state) = self.resume {
             loader.restore(&state)?;
         }
