@@ -99,6 +99,12 @@ impl Decoder {
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     }
 
+    /// Whether what went wrong last is nothing that keeps an image from being read.
+    fn is_warning(&self) -> bool {
+        // SAFETY: the handle lives as long as this.
+        unsafe { tj::tj3GetErrorCode(self.handle.as_ptr()) == tj::TJERR_TJERR_WARNING as c_int }
+    }
+
     /// Reads the beginning of a file.
     pub(super) fn header(&mut self, bytes: &[u8]) -> Result<Header, MediaError> {
         let Frame { size, orientation, outline } = Frame::of(bytes)?;
@@ -122,7 +128,7 @@ impl Decoder {
             unsafe { tj::tj3DecompressHeader(self.handle.as_ptr(), bytes.as_ptr(), bytes.len() as _) };
         let (width, height) =
             (self.get(tj::TJPARAM_TJPARAM_JPEGWIDTH), self.get(tj::TJPARAM_TJPARAM_JPEGHEIGHT));
-        if ended != 0 {
+        if ended != 0 && !self.is_warning() {
             return Err(MediaError::Damaged("JPEG", self.complaint()));
         }
         // A file that ends before its frame leaves what is known of the file before.
@@ -236,13 +242,11 @@ impl Decoder {
         };
         if ended != 0 {
             let complaint = self.complaint();
-            // SAFETY: the handle lives as long as this.
-            let is_warning = unsafe { tj::tj3GetErrorCode(self.handle.as_ptr()) } == 0;
             if !bytes.ends_with(&END) && complaint.to_lowercase().contains("premature end") {
                 return Err(MediaError::Truncated("JPEG"));
             }
             // Others read images with warnings as well; what is missing is all that Pillow minds.
-            if !is_warning {
+            if !self.is_warning() {
                 return Err(MediaError::Damaged("JPEG", complaint));
             }
         }
@@ -383,6 +387,16 @@ mod tests {
         for bytes in [&b""[..], b"<html></html>", &[0xff, 0xd8, 0xff, 0xd9], &[0xff; 100]] {
             assert!(decoder.header(bytes).is_err(), "{bytes:?}");
         }
+    }
+
+    #[test]
+    fn a_version_that_is_not_known_is_no_obstacle() {
+        let mut file = written((45, 37), tj::TJSAMP_TJSAMP_420, 80, 0, 1);
+        assert_eq!(file[6..12], *b"JFIF\0\x01");
+        let expected = decoded(true, &file, None).0.unwrap();
+        file[11] = 9;
+        assert_eq!(decoded(true, &file, None).0.unwrap(), expected);
+        assert_eq!(decoded(false, &file, None).0.unwrap(), expected);
     }
 
     /// A file of noise and slopes, with marks to begin anew after so many rows of blocks.
