@@ -348,7 +348,8 @@ def test_threads_end_with_the_iterator(reviews):
     before = threads()
     batches = iter(loader)
     next(batches)
-    assert threads() == before + 3
+    # No more than there are processors, because these compute.
+    assert before < threads() <= before + 3
     del batches
     assert threads() == before
     batches = iter(loader)

@@ -291,7 +291,7 @@ mod tests {
             for _ in 0..1000 {
                 let mut state = crew.shared.lock();
                 (state.made, state.asleep) = (1000, 0);
-                state.busy = Duration::from_millis(1000);
+                state.busy = Duration::from_secs(1);
                 state.computed = Duration::from_millis(computed);
                 let wanted = state.threads < crew.most && state.wants_more();
                 drop(state);

@@ -170,7 +170,7 @@ struct Files {
 
 /// Cases that are read when they are needed, and kept while there is room.
 pub struct Cases {
-    cases: Vec<Files>,
+    files: Vec<Files>,
     allow_outside: bool,
     groups: Groups<usize, Case>,
     desks: Desks<Scratch>,
@@ -189,7 +189,7 @@ impl Cases {
             Files { volumes, bytes: OnceLock::new() }
         });
         Self {
-            cases: files.collect(),
+            files: files.collect(),
             allow_outside: false,
             groups: Groups::new(MOST_BYTES),
             desks: Desks::default(),
@@ -226,12 +226,12 @@ impl Cases {
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.cases.len()
+        self.files.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.cases.is_empty()
+        self.files.is_empty()
     }
 
     /// How often cases were read, and how many bytes are kept.
@@ -241,18 +241,21 @@ impl Cases {
 
     /// A case, read if it is not there.
     pub fn get(&self, number: usize) -> Result<Arc<Case>, FileError> {
-        let files = self.cases.get(number).ok_or(FileError::NoSuch(number, self.len()))?;
-        let size = match files.bytes.get() {
-            Some(bytes) => *bytes,
-            None => {
-                let sizes = files.volumes.iter().map(|(_, path)| {
-                    VolumeFile::open(path, self.allow_outside).map(|file| file.header().bytes() as u64)
-                });
-                let bytes = sizes.sum::<Result<u64, _>>()?;
-                *files.bytes.get_or_init(|| bytes)
-            }
-        };
+        let files = self.files.get(number).ok_or(FileError::NoSuch(number, self.len()))?;
+        let size = self.size(files)?;
         self.groups.get(number, size, || self.read(number, files))
+    }
+
+    /// How many bytes the volumes of a case take.
+    fn size(&self, files: &Files) -> Result<u64, FileError> {
+        if let Some(bytes) = files.bytes.get() {
+            return Ok(*bytes);
+        }
+        let sizes = files.volumes.iter().map(|(_, path)| {
+            VolumeFile::open(path, self.allow_outside).map(|file| file.header().bytes() as u64)
+        });
+        let bytes = sizes.sum::<Result<u64, _>>()?;
+        Ok(*files.bytes.get_or_init(|| bytes))
     }
 
     fn read(&self, number: usize, files: &Files) -> Result<Case, FileError> {

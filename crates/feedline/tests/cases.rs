@@ -20,18 +20,18 @@ fn write(path: &Path, kind: &str, bytes: &[u8]) {
     )
     .into_bytes();
     file.extend_from_slice(bytes);
-    fs::write(path, file).unwrap();
+    fs::write(path, file).expect("a file can be written");
 }
 
 fn patients(root: &Path) -> Cases {
     for number in 0..CASES {
         let folder = root.join(format!("{number:02}"));
-        fs::create_dir_all(&folder).unwrap();
+        fs::create_dir_all(&folder).expect("a folder can be made");
         let numbers: Vec<u8> = (0..210u16).flat_map(|at| (at + 1000 * number as u16).to_le_bytes()).collect();
         write(&folder.join("ct.nrrd"), "ushort", &numbers);
         write(&folder.join(format!("mask-{number}.nrrd")), "uchar", &[number as u8; 210]);
     }
-    Cases::folder(root, &[("ct", "ct.nrrd"), ("mask", "mask*.nrrd")]).unwrap()
+    Cases::folder(root, &[("ct", "ct.nrrd"), ("mask", "mask*.nrrd")]).expect("there are cases")
 }
 
 #[test]

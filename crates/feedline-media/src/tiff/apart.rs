@@ -56,15 +56,14 @@ fn firsts<const SIZE: usize, const STEP: usize>(numbers: &[[u8; SIZE]], targets:
 pub(super) fn words(pixels: &[u8], channels: usize, planes: &mut [u8], plane: usize) -> usize {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the machine has it.
-        return unsafe {
-            match channels {
-                3 => wide::three(pixels, planes, plane),
-                5 => wide::five(pixels, planes, plane),
-                7 => wide::seven(pixels, planes, plane),
-                _ => 0,
-            }
+        let apart: unsafe fn(&[u8], &mut [u8], usize) -> usize = match channels {
+            3 => wide::three,
+            5 => wide::five,
+            7 => wide::seven,
+            _ => return 0,
         };
+        // SAFETY: the machine has it.
+        return unsafe { apart(pixels, planes, plane) };
     }
     0
 }
