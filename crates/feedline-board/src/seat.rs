@@ -39,6 +39,9 @@ pub struct Claim {
     began: u64,
 }
 
+/// Claims that took fewer nanoseconds are not worth a look at the clock of the processor.
+const SOON_DONE: u64 = 100_000;
+
 /// A worker's place at a board.
 pub struct Seat {
     table: Table,
@@ -203,6 +206,18 @@ impl Seat {
         }
     }
 
+    /// What the thread has used of a processor since its last claim ended, for one that took so long. One look for each
+    /// claim: this clock is a call to the system. While it waited for the claim it used next to nothing; and what is
+    /// soon done has hardly waited, so there is no look at all.
+    fn used_since(&self, spent: u64) -> u64 {
+        if spent < SOON_DONE {
+            self.used.fetch_add(spent, Relaxed);
+            return spent;
+        }
+        let used = processor_time();
+        used.saturating_sub(self.used.swap(used, Relaxed))
+    }
+
     fn first_took(&self, spent: u64) {
         let desk = self.desk();
         desk.first_busy.fetch_add(spent, Relaxed);
@@ -269,9 +284,7 @@ impl Seat {
         desk.ticket.store(ANY, Relaxed);
         desk.since.store(0, Relaxed);
         desk.busy.fetch_add(spent, Relaxed);
-        // One look for each claim: this clock is a call to the system. While it waited for the claim it used next to nothing.
-        let used = processor_time();
-        desk.processor.fetch_add(used.saturating_sub(self.used.swap(used, Relaxed)), Relaxed);
+        desk.processor.fetch_add(self.used_since(spent), Relaxed);
         desk.units.fetch_add(units, Relaxed);
         desk.runs.fetch_add(1, Relaxed);
         if units == 1 {
