@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,9 @@ BUSY = 0.7
 
 #: Samples that have a processor for a smaller share of their time mostly wait.
 WAITS = 0.5
+
+#: Processors that are used for a larger share of the time are all in use.
+ALL_USED = 0.8
 
 
 @dataclass
@@ -147,7 +151,14 @@ class Report:
                 "What limits is Python: threads wait for each other, because one of them can run it at a time. "
                 "workers='process' would use the other processors."
             )
-        if processor and processor < WAITS * busy:
+        # Samples also wait for a processor, if workers or others use them all.
+        computes = processor > ALL_USED * has * self.elapsed
+        if processor and processor < WAITS * busy and not computes:
+            if os.getloadavg()[0] > has + 1:
+                return (
+                    "What limits is waiting: for a disk or the network, or for processors that others use too, "
+                    "which this machine has too few of at the moment."
+                )
             more = (
                 "" if self.tuning is not None else " More workers can wait at the same time: set num_workers."
             )
