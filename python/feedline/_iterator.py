@@ -132,7 +132,8 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
             options.strict_window,
             self._prefetch_factor,
             self._learned,
-            self._native is not None,
+            native=self._native is not None,
+            grouped=loader._is_grouped(),
         )
         self._deliveries: deque[Delivery] = deque()
         self._leaving: list[Delivery] = []

@@ -224,6 +224,10 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         strict = not isinstance(self.prefetch_factor, Unasked)
         return Options(kind, self.dispatch, self.rng, self.on_error, strict, why)
 
+    def _is_grouped(self) -> bool:
+        """Whether many samples are made of the same large thing, which is kept for as long as they are made."""
+        return _is_of_volumes(self.dataset)
+
     def _commons(self) -> Commons:
         """The memory of this loader's batches, kept from epoch to epoch; in a forked process, its own."""
         if self._shared is None or self._shared_by != os.getpid():

@@ -83,10 +83,19 @@ class Pace:
     """The window and the runs of one iterator."""
 
     def __init__(
-        self, workers: int, strict: bool, prefetch_factor: int, learned: Learned, native: bool = False
+        self,
+        workers: int,
+        strict: bool,
+        prefetch_factor: int,
+        learned: Learned,
+        *,
+        native: bool = False,
+        grouped: bool = False,
     ) -> None:
         self._native = native
         self._strict = strict
+        # Samples of a group need the same large thing: who is far ahead has others loaded, for which it is dropped.
+        self._grouped = grouped
         self._prefetch_factor = prefetch_factor
         self._learned = learned
         # What batches on their way may take; less, where memory is short.
@@ -123,7 +132,7 @@ class Pace:
         least = 1 + -(-self._workers // self._rows_each) if shared else self._workers + 1
         if not self._size:
             return min(self._prefetch, least) if shared else self._prefetch
-        if self._size * TINY_BATCHES <= TINY_BYTES:
+        if self._size * TINY_BATCHES <= TINY_BYTES and not self._grouped:
             return max(self._prefetch, TINY_BATCHES)
         return max(least, min(self._prefetch, self._depth_bytes // self._size))
 
@@ -157,7 +166,7 @@ class Pace:
 
     def may_run_ahead(self, bytes_ahead: int) -> bool:
         """Whether more may be begun while the next batch is held up."""
-        return bool(self._size) and bytes_ahead + self._size <= self._ahead_bytes
+        return bool(self._size) and not self._grouped and bytes_ahead + self._size <= self._ahead_bytes
 
     def ran_ahead(self) -> None:
         """Workers ran ahead of a batch that was held up."""

@@ -245,8 +245,7 @@ def test_every_case_is_loaded_once_in_an_epoch_and_no_more_is_kept_than_may_be(
     dataset = Volumes.folder(many, ct="ct.nrrd").slices((0, 1, 2), 5).cache(ROOM)
     order = GroupBatches(dataset.groups, batch, together=1)
     options = {"native": "off"} if kind == "processes" else {}
-    # Asked for, it bounds the batches under way, also while one is held up.
-    loader = DataLoader(dataset, batch_sampler=order, num_workers=workers, prefetch_factor=2, **options)
+    loader = DataLoader(dataset, batch_sampler=order, num_workers=workers, **options)
     for epoch in (1, 2):
         seen = []
         for made in loader:
