@@ -472,7 +472,7 @@ class Volumes:
         """Keep cases as they are before they are cut, up to so many bytes; 1 GiB unless it is said.
 
         With `feedline.GroupBatches` each case is loaded once in an epoch if there is room for those that the batches
-        under way are of: at most ``prefetch_factor`` batches for each worker.
+        under way are of, at most ``prefetch_factor`` for each worker, and for one more that each worker still holds.
         """
         new = copy(self)
         new._cache = SharedCache(max_bytes)

@@ -20,8 +20,9 @@ SHAPE = (12, 14, 16)
 #: z, y, x.
 SPACING = (3.0, 1.0, 1.5)
 CASES = 5
-#: Of so many cases, about half fit into a cache of so many bytes: as many as the batches under way may be of.
-MANY, ROOM = 24, 76 << 10
+#: Of so many cases, about half fit into a cache of so many bytes: the ten that the batches under way may be of, and
+#: one more that each of eight workers still holds.
+MANY, ROOM = 40, 108 << 10
 
 
 @pytest.fixture(scope="module")
