@@ -24,14 +24,14 @@ import torch
 from conftest import SUBJECT_IS_TORCH, Loader
 from torch.utils.data import Dataset
 
-pytestmark = [
-    pytest.mark.timeout(120),
-    pytest.mark.skipif(SUBJECT_IS_TORCH, reason="torch leaves more behind, and later"),
-]
-
 #: Epochs of the long run, more if asked for; what is there after the first hundred is there to stay.
 EPOCHS = int(os.environ.get("FEEDLINE_EPOCHS", "300"))
 SETTLED = 100
+
+pytestmark = [
+    pytest.mark.timeout(max(120, EPOCHS // 5)),
+    pytest.mark.skipif(SUBJECT_IS_TORCH, reason="torch leaves more behind, and later"),
+]
 
 #: Seconds a process may live on after its end was brought about.
 DEADLINE = 2.0
