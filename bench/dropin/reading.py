@@ -81,6 +81,12 @@ def speed_up(bound: float | None = None) -> Reading:
     return lambda o: line(o, "seconds_total", "end to end s, speed-up", target, lambda t, f: t / f)
 
 
+def beside_inline(bound: float) -> Reading:
+    """Feedline's own time without workers ÷ that with them, where its own runs stand in torch's place."""
+    label = "end to end s, x own none"
+    return lambda o: line(o, "seconds_total", label, Target(bound), lambda t, f: t / f)
+
+
 def steady(bound: float | None = None) -> Reading:
     """From the first batch to the last: feedline's rate ÷ torch's.
 

@@ -25,7 +25,6 @@ from measure import Run
 LIMIT_S = 900
 #: The longest epoch that `Trial.fill` may choose; some datasets hold all of it in memory.
 MOST_ITEMS = 2_000_000
-CONTESTANTS = ("torch", "feedline")
 
 
 class TrialError(Exception):
@@ -34,7 +33,7 @@ class TrialError(Exception):
 
 @dataclass(frozen=True)
 class Trial:
-    """What is run. Of several runs of torch the fastest counts."""
+    """What is run. Of several runs of torch the fastest counts; they may be feedline's own, with other settings."""
 
     torch: tuple[Run, ...]
     feedline: Run
@@ -42,6 +41,8 @@ class Trial:
     readings: tuple[Callable[["Outcome"], Any], ...]
     #: Lengthen the epoch until torch needs about so many seconds.
     fill: float | None = None
+    #: Whose runs stand in torch's place.
+    rival: str = "torch"
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,8 @@ def in_fresh_process(run: Run, contestant: str, cache: Path) -> dict[str, Any]:
 
 def agree(reports: list[dict[str, Any]]) -> None:
     """Refuse reports of different batches."""
-    seen = {report["contestant"]: report["checksum"] for report in reports}
-    if any(report["checksum"] != seen["torch"] for report in reports):
+    seen = {(report["contestant"], report["workers"]): report["checksum"] for report in reports}
+    if len({tuple(checksum) for checksum in seen.values()}) > 1:
         raise TrialError(f"different batches (count, checksum): {seen}")
 
 
@@ -116,7 +117,7 @@ def rehearse(trial: Trial, case: Case, cache: Path, note: Callable[[str], None])
     items = (case.batch or 1) * batches + (case.batch or 1) // 2 + 1
     items = items if trial.fill else min(items, trial.feedline.items)
     reports = []
-    for contestant, run in zip(CONTESTANTS, (trial.torch[-1], trial.feedline), strict=True):
+    for contestant, run in (trial.rival, trial.torch[-1]), ("feedline", trial.feedline):
         note(f"comparing, {contestant}")
         short = replace(run, items=items, mode="epoch", serial=0, check=True)
         reports.append(in_fresh_process(short, contestant, cache))
@@ -147,8 +148,8 @@ def contest(
         trial = filled(trial, case, rehearsal)
         note("choosing the length")
         # The rehearsal of a quick case is over in milliseconds: too rough to choose by it alone.
-        trial = filled(trial, case, in_fresh_process(trial.torch[-1], "torch", cache))
-    turn = [("torch", run) for run in trial.torch] + [("feedline", trial.feedline)]
+        trial = filled(trial, case, in_fresh_process(trial.torch[-1], trial.rival, cache))
+    turn = [(trial.rival, run) for run in trial.torch] + [("feedline", trial.feedline)]
     reports: dict[tuple[str, Run], list[dict[str, Any]]] = {entry: [] for entry in turn}
     for repeat in range(2 * repeats):
         for contestant, run in turn if repeat % 2 == 0 else reversed(turn):
@@ -163,9 +164,9 @@ def contest(
 
 def outcome_of(trial: Trial, reports: dict[tuple[str, Run], list[dict[str, Any]]]) -> Outcome:
     """Choose torch's fastest run."""
-    best = min(trial.torch, key=lambda run: statistics.median(cost(r) for r in reports["torch", run]))
+    best = min(trial.torch, key=lambda run: statistics.median(cost(r) for r in reports[trial.rival, run]))
     raw = [report for group in reports.values() for report in group]
-    return Outcome(best, trial.feedline, reports["torch", best], reports["feedline", trial.feedline], raw)
+    return Outcome(best, trial.feedline, reports[trial.rival, best], reports["feedline", trial.feedline], raw)
 
 
 def cost(report: dict[str, Any]) -> float:

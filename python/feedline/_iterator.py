@@ -30,10 +30,11 @@ from feedline._engine import Board, Collected, Hold
 from feedline._failure import Failed, OwnError, Raise, failure
 from feedline._hand import Hand
 from feedline._machine import private_bytes
-from feedline._order import views
+from feedline._order import Order, views
 from feedline._pace import Pace
 from feedline._place import Place, Placed
 from feedline._report import Report
+from feedline._sheaf import Sheaf
 from feedline._team import Processes, Threads, death
 from feedline._trace import JOURNAL, Trace
 from feedline._worker import (
@@ -74,16 +75,18 @@ class Deaths:
 
 @dataclass(slots=True, eq=False)
 class Delivery:
-    """A batch on its way."""
+    """A batch on its way, or several tiny ones that follow each other."""
 
     number: int
     index: Any
+    #: Of each batch.
     rows: int
     kind: int
     worker: int
     sampler: Any = None
     ticket: int = -1
     size: int = 0
+    batches: int = 1
     #: Hardly any batch has this; and what is made for every batch is what a tiny one costs.
     deaths: Deaths | None = None
 
@@ -136,6 +139,16 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
             grouped=loader._is_grouped(),
         )
         self._deliveries: deque[Delivery] = deque()
+        # Whether several batches may go on one ticket: not where each has to know of a stand-in, or of a worker that
+        # could not begin. And those of such batches that are here already.
+        self._may_bind = (
+            self._rows_wanted
+            and self._native is None
+            and not (options.strict_window or self._trace or self._pin_memory or loader.worker_init_fn)
+            and options.on_error != "replace"
+        )
+        self._order: Order | None = None
+        self._sheaf: Sheaf | None = None
         self._leaving: list[Delivery] = []
         self._epochs = -1
         # What to warn of; which workers were interrupted, and when that was seen.
@@ -366,8 +379,9 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
 
     def _reset(self, loader: DataLoader[Any], first_iter: bool = False) -> None:
         _BaseDataLoaderIter._reset(self, loader, first_iter)
-        if (quick := views(self._index_sampler)) is not None:
-            self._sampler_iter = quick
+        self._sheaf, self._order = None, views(self._index_sampler)
+        if self._order is not None:
+            self._sampler_iter = self._order
         for delivery in self._deliveries:
             self._board.revoke(delivery.ticket)
         self._leaving += self._deliveries
@@ -444,11 +458,15 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         """
         if self._exhausted or self._sent < self._due:
             return not self._exhausted
+        return self._sent < self._length() - 1
+
+    def _length(self) -> int:
+        """How many batches the sampler has; 0 if it does not say."""
         if self._batches is None:
             self._batches = 0
             with suppress(TypeError, NotImplementedError):
                 self._batches = len(self._index_sampler)
-        return self._sent < self._batches - 1
+        return self._batches
 
     def _is_in_rows(self) -> bool:
         return self._rows_wanted and self._learned.rows_fit
@@ -459,6 +477,8 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         if self._bound_to_worker and not any(self._active):
             self._exhausted = True
             return False
+        if self._may_bind and not self._drawn and self._put_several():
+            return True
         if not self._drawn and not (self._may_draw() and self._draw()):
             return False
         number, index, sampler = self._drawn.popleft()
@@ -469,6 +489,22 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         worker = self._next_worker() if self._bound_to_worker else -1
         kind = ROWS if in_rows else BATCH
         delivery = Delivery(number, index, rows, kind, worker, sampler)
+        self._post(delivery)
+        self._deliveries.append(delivery)
+        return True
+
+    def _put_several(self) -> bool:
+        """Post several batches on one ticket, if they are that tiny. The last is not among them; see `_may_draw`."""
+        order, structure = self._order, self._learned.structure
+        if order is None or structure is None or structure.objects or self._progress.beyond:
+            return False
+        rows = order.size
+        most = min(self._pace.on_a_ticket(rows, structure.bytes(rows)), self._length() - 1 - self._sent)
+        index = order.several(most) if most > 1 and self._is_in_rows() else ()
+        if not index:
+            return False
+        delivery = Delivery(self._sent, index, rows, ROWS, -1, batches=len(index) // rows)
+        self._sent += delivery.batches
         self._post(delivery)
         self._deliveries.append(delivery)
         return True
@@ -495,11 +531,12 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         known = self._learned
         units, run, size, schema = 1, 1, known.parcel_bytes, 0
         if delivery.kind == ROWS:
-            number = delivery.number - self._drawn_before
-            units, run = delivery.rows, self._pace.run(delivery.rows, number)
-            size = 0
+            units, size = delivery.batches * delivery.rows, 0
+            run = units
+            if delivery.batches == 1:
+                run = self._pace.run(units, delivery.number - self._drawn_before)
             if known.structure is not None:
-                schema, size = known.schema, known.structure.bytes(delivery.rows)
+                schema, size = known.schema, known.structure.bytes(units)
         delivery.size = size
         only = delivery.worker if self._bound_to_worker else None
         quiet = delivery.kind == ROWS and run == units and self._pace.may_be_quiet(units)
@@ -516,6 +553,8 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
     # Waiting
 
     def _next_data(self) -> Any:
+        if self._sheaf is not None and (bound := self._next_bound()) is not None:
+            return bound[0]
         if self._inline and not self._deliveries:
             return self._next_own()
         began, pace = time.monotonic(), self._pace
@@ -528,6 +567,14 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
                 return self._next_own()  # what was on the board turned out to be nothing
             if delivery is None:
                 self._finish()
+            if delivery.batches > 1:
+                self._open(delivery)
+                self._post_some()
+                self._waited += time.monotonic() - began
+                if self._sheaf is not None and (bound := self._next_bound()) is not None:
+                    return bound[0]
+                began = time.monotonic()
+                continue
             try:
                 made = self._take(delivery)
             finally:
@@ -550,6 +597,56 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
                 hold, self._hold = self._hold, None
                 return self._arrival(outcome, hold)
 
+    def _open(self, delivery: Delivery) -> None:
+        """Several batches have come."""
+        collected = self._collect(delivery)
+        if collected.odd:
+            self._part(delivery)
+            return
+        failures = delivery.given_up
+        for _, note in collected.notes:
+            failures = failures + pickle.loads(note)[1]
+        self._pace.measure(self._board, delivery)
+        structure = self._learned.learn(collected.schema, self._board)
+        self._sheaf = Sheaf(structure, collected, delivery.number, delivery.rows, delivery.batches, failures)
+
+    def _part(self, delivery: Delivery) -> None:
+        """One of several batches has another structure: each is made again, alone."""
+        rows, index = delivery.rows, delivery.index
+        for place in reversed(range(delivery.batches)):
+            own = index[place * rows : (place + 1) * rows]
+            alone = Delivery(delivery.number + place, own, rows, ROWS, -1)
+            self._post(alone)
+            self._deliveries.appendleft(alone)
+
+    def _next_bound(self) -> tuple[Any] | None:
+        """The next of several batches that came together; ``None`` if nothing of them is left to hand over."""
+        began, pace, sheaf = time.monotonic(), self._pace, self._sheaf
+        assert sheaf is not None
+        pace.asked(began)
+        made = None
+        while made is None and not sheaf.is_empty:
+            failures = sheaf.failures()
+            keep = self._survivors(sheaf.number, sheaf.rows, failures) if failures else None
+            if isinstance(keep, Raise):
+                made = (keep,)
+            elif keep is None or keep:
+                made = (sheaf.build(keep),)
+            self._note_batch(sheaf.number, sheaf.rows, sheaf.size, sheaf.rows)
+            sheaf.drop()
+        now = time.monotonic()
+        self._waited += now - began
+        if sheaf.is_empty:
+            self._sheaf = None
+            self._tune(now)
+        if made is None:
+            return None
+        pace.handed_over(now)
+        outcome = made[0]
+        if isinstance(outcome, Raise):
+            outcome.now()
+        return (self._arrival(outcome, None),)
+
     def _finish(self) -> NoReturn:
         """There are no more batches in this epoch."""
         self._progress.under_way = False
@@ -562,11 +659,15 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
 
     def _note_delivery(self, delivery: Delivery) -> None:
         """A batch has left: handed over, or failed, or left out."""
-        self._pace.delivered(delivery.rows, delivery.size)
-        self._progress.note(delivery.number, delivery.sampler)
+        units = delivery.rows if delivery.kind == ROWS else 1
+        self._note_batch(delivery.number, delivery.rows, delivery.size, units, delivery.sampler)
+
+    def _note_batch(self, number: int, rows: int, size: int, units: int, sampler: Any = None) -> None:
+        self._pace.delivered(rows, size)
+        self._progress.note(number, sampler)
         self._yielded += 1
         self._batches_out += 1
-        self._units_out += delivery.rows if delivery.kind == ROWS else 1
+        self._units_out += units
 
     def _end_of_epoch(self) -> None:
         """Let what was seen decide with how many the next one begins."""
@@ -648,7 +749,8 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         if self._streams:
             return f"batch {delivery.number} of its stream"
         if delivery.kind == ROWS:
-            return f"sample {delivery.index[unit]!r} (row {unit} of batch {delivery.number})"
+            batch, row = divmod(unit, delivery.rows)
+            return f"sample {delivery.index[unit]!r} (row {row} of batch {delivery.number + batch})"
         shown = repr(list(delivery.index) if isinstance(delivery.index, memoryview) else delivery.index)
         return f"batch {delivery.number} (samples {shown if len(shown) < 200 else shown[:200] + '…'})"
 
@@ -774,26 +876,29 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         failures = delivery.given_up
         if notes:
             failures = failures + [failed for *_, failures in notes for failed in failures]
-        keep = None
-        if failures:
-            failures.sort(key=lambda failed: failed.unit)
-            self._record(delivery, failures)
-            fatal = [failed for failed in failures if failed.replaced_by is None]
-            if fatal:
-                if self._options.on_error != "skip":
-                    return (Raise(fatal[0]),)
-                missing = {failed.unit for failed in fatal}
-                keep = [row for row in range(delivery.rows) if row not in missing]
-                if not keep:
-                    return None
+        keep = self._survivors(delivery.number, delivery.rows, failures) if failures else None
+        if isinstance(keep, Raise):
+            return (keep,)
+        if keep == []:
+            return None
         structure = self._learned.learn(collected.schema, self._board)
         delivery.size = structure.bytes(delivery.rows)
         self._pace.measure(self._board, delivery)
         return (structure.build(collected, delivery.rows, notes, keep),)
 
+    def _survivors(self, number: int, rows: int, failures: list[Failed]) -> Raise | list[int] | None:
+        """Record what has failed of a batch. The rows that are left of it, ``None`` if all are; or what is raised."""
+        failures.sort(key=lambda failed: failed.unit)
+        self._record(number, failures)
+        fatal = [failed for failed in failures if failed.replaced_by is None]
+        if fatal and self._options.on_error != "skip":
+            return Raise(fatal[0])
+        missing = {failed.unit for failed in fatal}
+        return [row for row in range(rows) if row not in missing] if missing else None
+
     def _take_parcel(self, delivery: Delivery, collected: Collected) -> tuple[Any] | None:
         if delivery.given_up:
-            self._record(delivery, delivery.given_up)
+            self._record(delivery.number, delivery.given_up)
             return None if self._options.on_error == "skip" else (Raise(delivery.given_up[0]),)
         kind, made, failures, state = _parcel.unpack(collected)
         if self._streams:
@@ -815,15 +920,15 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
     def _outcome(self, delivery: Delivery, kind: int, made: Any, failures: list[Failed]) -> tuple[Any] | None:
         """What is handed over in place of a batch that was made whole; ``None`` if nothing is."""
         if kind == FAILED:
-            self._record(delivery, [made])
+            self._record(delivery.number, [made])
             skip = self._options.on_error == "skip" and not self._streams
             return None if skip else (Raise(made),)
-        self._record(delivery, failures)
+        self._record(delivery.number, failures)
         return None if kind == EMPTY else (made,)
 
-    def _record(self, delivery: Delivery, failures: list[Failed]) -> None:
+    def _record(self, number: int, failures: list[Failed]) -> None:
         for failed in failures:
-            text, number = str(failed.error.exc_msg), delivery.number
+            text = str(failed.error.exc_msg)
             self._failures.append(
                 failure(self._epoch, number, failed.unit, failed.index, text, failed.replaced_by)
             )

@@ -28,6 +28,10 @@ AHEAD_BYTES = 1 << 30
 TINY_BYTES = 1 << 20
 TINY_BATCHES = 64
 
+#: Of batches that are tiny in every way so many go on one ticket, and for each worker and beyond so many of those.
+SHEAF = 32
+SHEAVES = 2
+
 #: If the consumer sleeps for a larger share of the time, one worker is not enough for short batches; where there are
 #: fewer processors than workers and consumer, for a larger one still, unless workers can do without Python.
 CROWD = 0.1
@@ -109,6 +113,8 @@ class Pace:
         self.steps = 0.0
         self.rows = 0
         self._rows_each = 0
+        # Whether several batches go on one ticket.
+        self._binds = False
         # When batches were last posted, how long the consumer had slept by then, and for which share of the time.
         self._posted, self._blocked, self._asleep = time.monotonic(), 0.0, 0.0
 
@@ -124,7 +130,7 @@ class Pace:
         self._ahead_bytes = min(AHEAD_BYTES, free // 4)
 
     def window(self, in_rows: bool) -> int:
-        """How many batches may be on their way."""
+        """How many batches may be on their way; tickets, if several are on each."""
         if self._strict or not self._rows_each:
             return self._prefetch
         # Batches that all workers share are done one after the other; whole ones, side by side.
@@ -132,6 +138,8 @@ class Pace:
         least = 1 + -(-self._workers // self._rows_each) if shared else self._workers + 1
         if not self._size:
             return min(self._prefetch, least) if shared else self._prefetch
+        if self._binds and in_rows:
+            return SHEAVES * (self._workers + 1)
         if self._size * TINY_BATCHES <= TINY_BYTES and not self._grouped:
             return max(self._prefetch, TINY_BATCHES)
         return max(least, min(self._prefetch, self._depth_bytes // self._size))
@@ -148,6 +156,15 @@ class Pace:
     def is_short(self, rows: int) -> bool:
         """Whether a batch of so many rows takes too little time to be shared."""
         return self._learned.row is not None and self._learned.row * rows < SHORT
+
+    def on_a_ticket(self, rows: int, size: int) -> int:
+        """How many batches of so many rows and bytes to post together: as many as are short together."""
+        row = self._learned.row
+        if row is None or self._strict or self._grouped:
+            return 1
+        most = min(SHEAF, TINY_BYTES // (SHEAF * max(1, size)), int(SHORT / max(1e-9, row * rows)))
+        self._binds = most > 1
+        return most
 
     def begin_posting(self, blocked: float) -> None:
         """Some batches are about to be posted; the consumer has slept so many seconds in all."""
@@ -205,7 +222,7 @@ class Pace:
 
     def measure(self, board: Board, delivery: Any) -> None:
         """Look at what rows cost, until that is certain."""
-        if self._settled or (self._workers == 1 and self._learned.row is not None):
+        if self._settled:
             return
         gauges = board.gauges()
         columns = list(zip(*gauges, strict=True))
@@ -221,6 +238,9 @@ class Pace:
         if units:
             self._learned.row = busy / units
         if rest < ENOUGH or firsts < 2 * self._workers:
+            return
+        if self._workers == 1:
+            self._settled = rest >= FOR_GOOD
             return
         self._settled = rest >= FOR_GOOD
         first, later = first / firsts, max(0.0, busy - first) / rest

@@ -223,7 +223,8 @@ class Structure:
         self._offsets: dict[int, list[int]] = {}
         counter = _Counter()
         self.assemble = _builder(self.tree, counter)
-        self._objects = counter.objects
+        #: How many leaves are kept beside the columns.
+        self.objects = counter.objects
 
     def offsets(self, rows: int) -> list[int]:
         """Where the columns of a batch of so many rows begin, where its side does, and where it ends."""
@@ -244,13 +245,13 @@ class Structure:
         keep: list[int] | None = None,
     ) -> Batch:
         """The batch that ``default_collate`` would have made of the rows; only of those in `keep`, if given."""
-        objects: list[list[Any]] = [[None] * rows for _ in range(self._objects)]
+        objects: list[list[Any]] = [[None] * rows for _ in range(self.objects)]
         for first, lists, _ in notes:
             for leaf, values in zip(objects, lists, strict=False):
                 leaf[first : first + len(values)] = values
         if keep is not None:
             objects = [[values[row] for row in keep] for values in objects]
-        return self.assemble(collected.hold, self.offsets(rows), rows, objects, keep)
+        return self.assemble(collected.hold, self.offsets(rows), rows, objects, keep, 0)
 
     def read(self, hold: Hold, rows: int, objects: list[list[Any]], row: int) -> Any:
         """A sample as it was before it was written."""
@@ -280,7 +281,7 @@ class Stack:
         structure, rows = self._structure, len(indices)
         hold, objects, odd = structure.columns.stack(self._commons, get, indices, first)
         if odd is None:
-            return structure.assemble(hold, structure.offsets(rows), rows, objects, None)
+            return structure.assemble(hold, structure.offsets(rows), rows, objects, None, 0)
         # The next batch may follow a new structure.
         self._structure, self._odd = None, self._odd + 1
         written, sample = odd
@@ -298,7 +299,7 @@ class Stack:
             self._structure = Structure(described, local=True)
         structure, rows = self._structure, len(indices)
         hold = structure.columns.stack_files(self._commons, files, indices, address)
-        return None if hold is None else structure.assemble(hold, structure.offsets(rows), rows, [], None)
+        return None if hold is None else structure.assemble(hold, structure.offsets(rows), rows, [], None, 0)
 
 
 class _Counter:
@@ -317,7 +318,8 @@ class _Counter:
         return self.objects - 1
 
 
-Build = Callable[[Hold | None, list[int], int, list[list[Any]], list[int] | None], Batch]
+#: Of memory with columns at these offsets: so many rows, with these objects, only those to be kept, from a row on.
+Build = Callable[[Hold | None, list[int], int, list[list[Any]], list[int] | None, int], Batch]
 
 
 def _builder(tree: Tree, counter: _Counter, objects_as: type = list) -> Build:
@@ -337,10 +339,10 @@ def _builder(tree: Tree, counter: _Counter, objects_as: type = list) -> Build:
             return _tensors(_numpy_dtypes()[tree[2]], tree[3], counter.column())
         case "object":
             place = counter.object()
-            return lambda hold, offsets, rows, objects, keep: objects_as(objects[place])
+            return lambda hold, offsets, rows, objects, keep, first: objects_as(objects[place])
         case "stacked":
             place = counter.object()
-            return lambda hold, offsets, rows, objects, keep: torch.stack(objects[place], 0)
+            return lambda hold, offsets, rows, objects, keep, first: torch.stack(objects[place], 0)
         case "tuple" | "list":
             children = [_builder(child, counter, tuple) for child in tree[1]]
             return lambda *batch: [child(*batch) for child in children]
@@ -354,8 +356,12 @@ def _builder(tree: Tree, counter: _Counter, objects_as: type = list) -> Build:
 
 
 def _numbers(dtype: torch.dtype, column: int) -> Build:
-    def build(hold: Any, offsets: list[int], rows: int, objects: Any, keep: list[int] | None) -> torch.Tensor:
-        numbers = torch.frombuffer(hold, dtype=dtype, count=rows, offset=offsets[column])
+    width = dtype.itemsize
+
+    def build(
+        hold: Any, offsets: list[int], rows: int, objects: Any, keep: list[int] | None, first: int
+    ) -> torch.Tensor:
+        numbers = torch.frombuffer(hold, dtype=dtype, count=rows, offset=offsets[column] + first * width)
         return numbers if keep is None else numbers[keep]
 
     return build
@@ -365,11 +371,15 @@ def _tensors(dtype: torch.dtype, shape: tuple[int, ...], column: int) -> Build:
     size = 1
     for extent in shape:
         size *= extent
+    width = size * dtype.itemsize
 
-    def build(hold: Any, offsets: list[int], rows: int, objects: Any, keep: list[int] | None) -> torch.Tensor:
+    def build(
+        hold: Any, offsets: list[int], rows: int, objects: Any, keep: list[int] | None, first: int
+    ) -> torch.Tensor:
         if size == 0:
             return torch.empty((rows if keep is None else len(keep), *shape), dtype=dtype)
-        flat = torch.frombuffer(hold, dtype=dtype, count=rows * size, offset=offsets[column])
+        place = offsets[column] + first * width
+        flat = torch.frombuffer(hold, dtype=dtype, count=rows * size, offset=place)
         tensor = flat.view(rows, *shape)
         return tensor if keep is None else tensor[keep]
 
@@ -385,16 +395,16 @@ def _reader(tree: Tree, counter: _Counter) -> Read:
         case "int" | "float" | "bool":
             column, dtype = counter.column(), {"int": torch.int64, "float": torch.float64, "bool": torch.bool}
             numbers = _numbers(dtype[tree[0]], column)
-            return lambda hold, offsets, row, _: numbers(hold, offsets, row + 1, [], None)[row].item()
+            return lambda hold, offsets, row, _: numbers(hold, offsets, 1, [], None, row)[0].item()
         case "scalar":
             numbers = _numbers(_numpy_dtypes()[np.dtype(tree[1])], counter.column())
-            return lambda hold, offsets, row, _: numbers(hold, offsets, row + 1, [], None).numpy()[row]
+            return lambda hold, offsets, row, _: numbers(hold, offsets, 1, [], None, row).numpy()[0]
         case "tensor":
             tensors = _tensors(tree[2], tuple(tree[4]), counter.column())
-            return lambda hold, offsets, row, _: tensors(hold, offsets, row + 1, [], None)[row]
+            return lambda hold, offsets, row, _: tensors(hold, offsets, 1, [], None, row)[0]
         case "array":
             tensors = _tensors(_numpy_dtypes()[tree[2]], tree[3], counter.column())
-            return lambda hold, offsets, row, _: tensors(hold, offsets, row + 1, [], None)[row].numpy()
+            return lambda hold, offsets, row, _: tensors(hold, offsets, 1, [], None, row)[0].numpy()
         case "object" | "stacked":
             place = counter.object()
             return lambda hold, offsets, row, objects: objects[place][row]

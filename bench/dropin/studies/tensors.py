@@ -1,6 +1,7 @@
 """Preprocessed tensors from files: reading is quick, so moving the bytes is what costs."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import files
@@ -8,7 +9,7 @@ import numpy as np
 import torch
 from case import Case
 from measure import Run
-from reading import first_batch, speed_up, steady, taken_over
+from reading import beside_inline, first_batch, speed_up, steady, taken_over
 from torch.utils.data import Dataset
 from trial import Trial
 
@@ -43,6 +44,8 @@ def trials(scale: str) -> Iterator[Trial]:
         for workers in (0, 2):
             run = Run("tensors", f"batch {batch}", items, workers)
             yield Trial((run,), run, (speed_up(bound if workers else 0.97), steady(), first_batch()))
+        inline = replace(run, workers=0)
+        yield Trial((inline,), run, (beside_inline(1.0),), rival="feedline")
     items = 256 * (4 if scale == "smoke" else 10)
     run = Run("tensors", "batch 256", items, 2, mode="hand-over")
     yield Trial((run,), run, (taken_over(0.5),))

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from case import Case, Made
 from measure import Run
-from reading import speed_up, steady
+from reading import beside_inline, speed_up, steady
 from torch.utils.data import Dataset, Subset, TensorDataset
 from trial import Trial
 
@@ -101,7 +101,7 @@ GRID = {
 
 
 def trials(scale: str) -> Iterator[Trial]:
-    """Workers against workers, none against none, and for numbers feedline's workers against torch's none."""
+    """Workers against workers, none against none; for numbers, workers against none, torch's and feedline's own."""
     for case, (with_workers, without, bound) in GRID.items():
         cut = 10 if scale == "smoke" else 1
         run = Run("tiny", case, BATCH * with_workers // cut, 2)
@@ -109,4 +109,6 @@ def trials(scale: str) -> Iterator[Trial]:
         inline = Run("tiny", case, BATCH * without // cut, 0)
         yield Trial((inline,), inline, (speed_up(0.97),))
         if case in ("ints", "floats"):
-            yield Trial((inline,), replace(inline, workers=2), (speed_up(1.3),))
+            with_two = replace(inline, workers=2)
+            yield Trial((inline,), with_two, (speed_up(1.3),))
+            yield Trial((inline,), with_two, (beside_inline(1.0),), rival="feedline")
