@@ -50,6 +50,9 @@ CHEAPER = 0.9
 ENOUGH = 32
 FOR_GOOD = 16 * ENOUGH
 
+#: After that, what a row takes is looked at with every so many tickets.
+FOLLOW = 64
+
 
 @dataclass
 class Learned:
@@ -115,6 +118,8 @@ class Pace:
         self._rows_each = 0
         # Whether several batches go on one ticket.
         self._binds = False
+        # How often was looked since it was certain what rows cost; busy seconds and units, when last followed.
+        self._visits, self._seen = 0, (0.0, 0)
         # When batches were last posted, how long the consumer had slept by then, and for which share of the time.
         self._posted, self._blocked, self._asleep = time.monotonic(), 0.0, 0.0
 
@@ -223,6 +228,7 @@ class Pace:
     def measure(self, board: Board, delivery: Any) -> None:
         """Look at what rows cost, until that is certain."""
         if self._settled:
+            self._follow(board)
             return
         gauges = board.gauges()
         columns = list(zip(*gauges, strict=True))
@@ -250,3 +256,13 @@ class Pace:
             return (first + (run - 1) * later) / run
 
         self._learned.together = cost(rows) < CHEAPER * cost(-(-rows // self._workers))
+
+    def _follow(self, board: Board) -> None:
+        """See now and then what a row takes by now: what was measured first may have been a busy moment's."""
+        self._visits += 1
+        if self._visits % FOLLOW:
+            return
+        busy, units, _ = board.work()
+        if units > self._seen[1]:
+            self._learned.row = (busy - self._seen[0]) / (units - self._seen[1])
+        self._seen = busy, units
