@@ -1,9 +1,9 @@
 """How many threads can work at the same time, of those that may.
 
 A thread that unpacks and computes wants a processor all the time. More of these than there are processors make
-nothing sooner, and each has a large sample under way. A thread that waits, for a disk or for whatever a function of the
-user's waits for, leaves its processor to others: then more of them are worth their memory. Which it is, the system
-knows: it counts how long a thread had a processor, and how long it stood in line for one.
+nothing sooner, and each has a large sample under way. A thread that waits, for a disk or for whatever a function of
+the user's waits for, leaves its processor to others: then more of them are worth their memory. Which it is, the
+system knows: it counts how long a thread had a processor, and how long it stood in line for one.
 """
 
 from __future__ import annotations

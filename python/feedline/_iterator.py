@@ -176,7 +176,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         if self._native is not None or options.workers == "thread":
             self._team = Threads(setup)
             if loader._is_grouped() and not (auto or self._bound_to_worker):
-                # Samples are large, and so is what they are made of: threads that only wait for a processor cost both.
+                # Samples are large, and what they are made of is: a thread that waits for a processor has both.
                 setup.demand = Demand(self._num_workers)
         else:
             context = loader.multiprocessing_context or torch.multiprocessing
@@ -193,7 +193,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         self._report.refresh = refresh
         self._shutdown = False
         if setup.demand is not None:
-            self._pace.set_workers(setup.demand.workers())
+            self._pace.set_workers(setup.demand.workers(), self._num_workers)
         self._reset(loader, first_iter=True)
         if setup.demand is not None:
             self._resize(setup.demand.workers())
@@ -255,7 +255,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
             return
         with suppress(OSError, RuntimeError):  # those that are there will do
             self._resize(wanted)
-        self._pace.set_workers(len(self._team.members))
+        self._pace.set_workers(len(self._team.members), self._num_workers)
         self._post_some()
 
     # Tuning itself

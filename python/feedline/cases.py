@@ -519,7 +519,7 @@ class Volumes:
 
 
 def maker(dataset: Any) -> Callable[[int, Sequence[Lent]], dict[str, Array]] | None:
-    """What makes the samples of volumes, or of a subset of some, in rows that are lent; nothing, if none would lie there."""
+    """What makes samples in rows that are lent; nothing, if they are not volumes or would not lie there."""
     from torch.utils.data import Subset
 
     if type(dataset) is Subset:

@@ -51,7 +51,7 @@ class Cells(Stepwise):
         return super()._then(*step)
 
     def extents(self) -> Self:
-        """Not the numbers of each file but its channels, height and width, which may differ: files are only parsed."""
+        """Of each file, not its numbers but its channels, height and width, which may differ: it is only parsed."""
         return self._then("extents")
 
     def channels(self, chosen: Sequence[int]) -> Self:

@@ -144,3 +144,21 @@ def test_an_epoch_that_is_left_early_or_fails_leaves_no_thread(root: Path) -> No
     loader = DataLoader(dataset, num_workers=8, persistent_workers=True)
     for _ in range(3):
         assert len(list(loader)) == 12
+
+
+@pytest.mark.usefixtures("two_processors")
+def test_how_far_ahead_is_that_of_all_workers_if_it_was_said(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_demand.Thread, "so_far", lambda _: (1.0, 1.0))
+    begun = threading.Semaphore(0)
+
+    def count(volumes: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        begun.release()
+        return volumes
+
+    loader = DataLoader(Volumes.folder(root, ct="ct.nrrd").map(count), num_workers=8, prefetch_factor=1)
+    iterator = iter(loader)
+    # Eight are made before anybody asks for one.
+    assert all(begun.acquire(timeout=60) for _ in range(8))
+    assert len(list(iterator)) == 12
