@@ -431,10 +431,10 @@ class Worker:
         if getitems:
             if seeds is not None:
                 seeds.seed(index)
-            return MADE, setup.collate_fn(getitems(index)), [], None
+            return MADE, self._collate(index, getitems(index)), [], None
         if seeds is None and setup.on_error != "skip":
             get = self._get
-            return MADE, setup.collate_fn([get(one) for one in index]), self._replaced, None
+            return MADE, self._collate(index, [get(one) for one in index]), self._replaced, None
         samples, failures = [], []
         for unit, one in enumerate(index):
             if seeds is not None:
@@ -447,7 +447,20 @@ class Worker:
                 failures.append(self.failed(unit, one, error))
         if failures and not samples:
             return EMPTY, None, failures, None
-        return MADE, setup.collate_fn(samples), failures + self._replaced, None
+        failed = {failure.unit for failure in failures}
+        there = [one for unit, one in enumerate(index) if unit not in failed] if failed else index
+        return MADE, self._collate(there, samples), failures + self._replaced, None
+
+    def _collate(self, index: Any, samples: list[Any]) -> Any:
+        """Torch's words for volumes of different shapes name no file."""
+        try:
+            return self._setup.collate_fn(samples)
+        except RuntimeError as error:
+            cases = sys.modules.get("feedline.cases")
+            with suppress(Exception):
+                if cases and (note := cases.unlike(self._setup.dataset, index, samples)):
+                    error.add_note(note)
+            raise
 
 
 def getter(dataset: Any) -> Callable[[Any], Any]:

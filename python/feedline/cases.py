@@ -531,6 +531,27 @@ def maker(dataset: Any) -> Callable[[int, Sequence[Lent]], dict[str, Array]] | N
     return None
 
 
+def unlike(dataset: Any, indices: Sequence[int], samples: Sequence[Any]) -> str:
+    """Which files of volumes have other shapes than the first of their batch, in words; nothing, if none have."""
+    from torch.utils.data import Subset
+
+    while type(dataset) is Subset:
+        dataset, indices = dataset.dataset, [dataset.indices[index] for index in indices]
+    if not isinstance(dataset, Volumes):
+        return ""
+
+    def said(name: str, at: int) -> str:
+        files = dataset.cases[indices[at] // dataset._parts]
+        return f"{samples[at][name].shape} in {files.get(name, next(iter(files.values())))}"
+
+    for at, sample in enumerate(samples):
+        for name, array in sample.items():
+            if name in samples[0] and np.shape(array) != np.shape(samples[0][name]):
+                how = "bring them to one with crop_or_pad, cut patches, or make batches of 1"
+                return f"the shape of {name!r} is {said(name, 0)}, but {said(name, at)}: {how}"
+    return ""
+
+
 def _stands_for_others(header: Mapping[str, str]) -> bool:
     """Whether the numbers of a NIfTI file are not yet its values."""
     slope, intercept = float(header.get("scl_slope", 1)), float(header.get("scl_inter", 0))

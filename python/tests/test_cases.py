@@ -251,8 +251,13 @@ def test_what_does_not_fit_its_row_is_what_torch_makes_of_it(tmp_path: Path) -> 
         for _ in range(2):
             assert_same(list(loader), expected)
     mixed = Volumes([*first, write("odd.nrrd", np.ones((4, 8, 2), np.int16)), first[0]])
-    with pytest.raises(RuntimeError, match="stack expects each tensor to be equal size"):
-        list(DataLoader(mixed, batch_size=2, num_workers=2))
+    for dataset in (mixed, torch.utils.data.Subset(mixed, [6, 7])):
+        with pytest.raises(RuntimeError, match="stack expects each tensor to be equal size") as error:
+            list(DataLoader(dataset, batch_size=2, num_workers=2))
+        said = str(error.value)
+        assert "the shape of 'ct' is (2, 8, 4) in" in said
+        assert "but (4, 4, 4) in" in said
+        assert all(str(tmp_path / name) in said for name in ("odd.nrrd", "0.nrrd"))
 
 
 def test_functions_of_the_users_may_keep_what_they_are_given(root: Path) -> None:

@@ -103,7 +103,7 @@ pub(crate) fn read_volume(
     };
     let fits = |place: &Bound<'_, Lent>| {
         let start = place.get().start();
-        place.get().len() == length && !start.is_null() && start.cast::<f64>().is_aligned()
+        place.get().len() == length && !start.is_null() && (start as usize).is_multiple_of(align_of::<f64>())
     };
     let bytes = match into.filter(fits) {
         Some(place) => {
