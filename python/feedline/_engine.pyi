@@ -12,6 +12,7 @@ __all__ = [
     "FileRows",
     "Hold",
     "Kept",
+    "Lent",
     "Seat",
     "SharedCache",
     "TextCrew",
@@ -61,6 +62,12 @@ class Hold:
     def __len__(self) -> int: ...
     @property
     def address(self) -> int: ...
+
+@final
+class Lent:
+    """One column's place in a row of a batch, lent to whoever makes the sample until the row is done."""
+
+    def __len__(self) -> int: ...
 
 @final
 class Collected:
@@ -163,6 +170,7 @@ class Seat:
         clerk: Any,
         indices: list[Any] | None,
         seeded: bool,
+        make: Callable[[Any, tuple[Lent, ...]], Any] | None = None,
     ) -> tuple[list[list[Any]], list[Any]]: ...
     def fill_files(
         self,
@@ -326,7 +334,7 @@ class Volume:
     """A volume that was read."""
 
     @property
-    def bytes(self) -> bytearray: ...
+    def bytes(self) -> Any: ...
     @property
     def dtype(self) -> str: ...
     @property
@@ -337,7 +345,7 @@ class Volume:
     def header(self) -> dict[str, str]: ...
 
 def list_folder(root: str) -> tuple[list[str], list[str], list[int]]: ...
-def read_volume(path: str, scaled: bool, allow_outside: bool) -> Volume: ...
+def read_volume(path: str, scaled: bool, allow_outside: bool, into: Lent | None = None) -> Volume: ...
 def sample_seed(seed: int, epoch: int, index: int) -> int: ...
 def exit_with(pid: int) -> bool: ...
 def command(arguments: list[str], itself: list[str], python: str) -> int: ...

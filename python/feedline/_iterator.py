@@ -26,6 +26,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDat
 
 from feedline import _parcel, _structure
 from feedline._auto import Totals, Watch
+from feedline._demand import Demand
 from feedline._engine import Board, Collected, Hold
 from feedline._failure import Failed, OwnError, Raise, failure
 from feedline._hand import Hand
@@ -187,6 +188,9 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         self._team: Processes | Threads
         if self._native is not None or options.workers == "thread":
             self._team = Threads(setup)
+            if loader._is_grouped() and not (auto or self._bound_to_worker):
+                # Samples are large, and what they are made of is: a thread that waits for a processor has both.
+                setup.demand = Demand(self._num_workers)
         else:
             context = loader.multiprocessing_context or torch.multiprocessing
             self._team = Processes(context, setup)
@@ -201,8 +205,13 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
 
         self._report.refresh = refresh
         self._shutdown = False
+        if setup.demand is not None:
+            self._pace.set_workers(setup.demand.workers(), self._num_workers)
         self._reset(loader, first_iter=True)
-        self._resize(0 if self._inline else self._num_workers)
+        if setup.demand is not None:
+            self._resize(setup.demand.workers())
+        else:
+            self._resize(0 if self._inline else self._num_workers)
 
     def _begin_tuned(self, loader: DataLoader[Any]) -> None:
         """Begin with as many workers as have proved right so far."""
@@ -251,6 +260,16 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         self._num_workers = max(1, present)
         self._board.set_present(present)
         self._pace.set_workers(present)
+
+    def _suit_demand(self) -> None:
+        """Let there be as many threads as can work at the same time, if that is more than there are."""
+        demand, present = self._setup.demand, len(self._team.members)
+        if demand is None or self._shutdown or (wanted := demand.workers()) <= present:
+            return
+        with suppress(OSError, RuntimeError):  # those that are there will do
+            self._resize(wanted)
+        self._pace.set_workers(len(self._team.members), self._num_workers)
+        self._post_some()
 
     # Tuning itself
 
@@ -353,6 +372,8 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
             )
         threads = self._native is not None or self._options.workers == "thread"
         what = "worker threads" if threads else "worker processes"
+        if self._setup.demand is not None and 0 < (present := len(self._team.members)) < self._num_workers:
+            what = f"{what}, of which {present} are enough to use all processors"
         whole = f"made whole, each by one of {self._num_workers} {what}"
         if self._options.why_workers:
             what = f"{what} ({self._options.why_workers})"
@@ -588,6 +609,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
                 now = time.monotonic()
                 self._waited += now - began
                 self._tune(now)
+                self._suit_demand()
                 pace.handed_over(now)
                 if self._trace:
                     self._trace.waited(self._epoch, delivery.number, round(1e9 * began))
@@ -707,6 +729,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
                 continue
             self._look_after_workers()
             self._tune(time.monotonic())
+            self._suit_demand()
             if self._timeout > 0 and time.monotonic() - began >= self._timeout:
                 raise self._timed_out(candidates[0])
         return None
@@ -938,8 +961,9 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
     def _tell(self, report: Report) -> None:
         """Bring the figures up to date."""
         pace, learned = self._pace, self._learned
-        if self._tuning is not None:
+        if self._tuning is not None or self._setup.demand is not None:
             report.path, report.why = self._path()
+        if self._tuning is not None:
             report.workers = 0 if self._inline else self._num_workers
         report.elapsed = time.monotonic() - self._began
         report.batches, report.rows = self._yielded, pace.rows
@@ -956,7 +980,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
                 "runs": gauge[4],
             }
             for gauge in self._board.gauges()
-            if self._tuning is None or gauge[4] or gauge[2]
+            if (self._tuning is None and self._setup.demand is None) or gauge[4] or gauge[2]
         ]
 
     def _shutdown_workers(self) -> None:

@@ -123,10 +123,11 @@ class Pace:
         # When batches were last posted, how long the consumer had slept by then, and for which share of the time.
         self._posted, self._blocked, self._asleep = time.monotonic(), 0.0, 0.0
 
-    def set_workers(self, workers: int) -> None:
-        """There are so many from now on."""
+    def set_workers(self, workers: int, asked: int = 0) -> None:
+        """There are so many from now on, of so many that were asked for if that is more."""
         self._workers = max(1, workers)
-        self._prefetch = self._prefetch_factor * self._workers
+        # Who has said how far ahead has said it of all of them.
+        self._prefetch = self._prefetch_factor * max(self._workers, asked if self._strict else 0)
         self._crowd = CROWD if self._native or self._workers < affinity() else CROWD_ON_FEW
 
     def set_memory(self, free: int) -> None:

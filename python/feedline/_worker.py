@@ -25,6 +25,7 @@ from torch.utils.data import _DatasetKind
 from torch.utils.data._utils import worker as torch_worker
 
 from feedline import _parcel, _structure
+from feedline._demand import Demand
 from feedline._engine import Claim, Columns, Commons, Seat, exit_with
 from feedline._failure import Failed, stand_ins
 from feedline._place import StreamState
@@ -93,6 +94,8 @@ class Setup:
     threads: bool = False
     #: If rows are made without Python.
     native: Any = None
+    #: If there are only as many threads as can work at the same time: what finds out how many that is.
+    demand: Demand | None = None
     #: Of a stream: what a former worker of the same number was asked for and has delivered; and, for each
     #: worker, where it is to begin.
     skip: tuple[Any, ...] = ()
@@ -200,6 +203,12 @@ class Worker:
         self._get: Callable[[Any], Any] = (
             self._get_or_replace if setup.on_error == "replace" else getter(setup.dataset)
         )
+        # Who has volumes has imported them, and numpy, which torch can do without.
+        cases = sys.modules.get("feedline.cases")
+        self._make = cases.maker(setup.dataset) if cases and setup.on_error != "replace" else None
+        if (demand := setup.demand) is not None:
+            self._get = demand.watched(self._get)
+            self._make = self._make and demand.watched(self._make)
 
     def run(self) -> None:
         """Work until the board says that it is over."""
@@ -319,7 +328,7 @@ class Worker:
             address = setup.base_seed, claim.generation
             return self._seat.fill_files(claim, setup.native.files, self._get, self, listed, address)
         seeded = self._seeds is not None and self._seeds.active
-        return self._seat.fill(claim, self._get, self, listed, seeded)
+        return self._seat.fill(claim, self._get, self, listed, seeded, self._make)
 
     def seed(self, index: Any) -> None:
         """Called before a sample is loaded."""
@@ -422,10 +431,10 @@ class Worker:
         if getitems:
             if seeds is not None:
                 seeds.seed(index)
-            return MADE, setup.collate_fn(getitems(index)), [], None
+            return MADE, self._collate(index, getitems(index)), [], None
         if seeds is None and setup.on_error != "skip":
             get = self._get
-            return MADE, setup.collate_fn([get(one) for one in index]), self._replaced, None
+            return MADE, self._collate(index, [get(one) for one in index]), self._replaced, None
         samples, failures = [], []
         for unit, one in enumerate(index):
             if seeds is not None:
@@ -438,7 +447,20 @@ class Worker:
                 failures.append(self.failed(unit, one, error))
         if failures and not samples:
             return EMPTY, None, failures, None
-        return MADE, setup.collate_fn(samples), failures + self._replaced, None
+        failed = {failure.unit for failure in failures}
+        there = [one for unit, one in enumerate(index) if unit not in failed] if failed else index
+        return MADE, self._collate(there, samples), failures + self._replaced, None
+
+    def _collate(self, index: Any, samples: list[Any]) -> Any:
+        """Torch's words for volumes of different shapes name no file."""
+        try:
+            return self._setup.collate_fn(samples)
+        except RuntimeError as error:
+            cases = sys.modules.get("feedline.cases")
+            with suppress(Exception):
+                if cases and (note := cases.unlike(self._setup.dataset, index, samples)):
+                    error.add_note(note)
+            raise
 
 
 def getter(dataset: Any) -> Callable[[Any], Any]:

@@ -24,8 +24,10 @@ from typing import Any, Self
 import numpy as np
 
 from feedline import voxels
+from feedline._demand import waits, works
+from feedline._engine import Lent
 from feedline.cache import SharedCache
-from feedline.volumes import read
+from feedline.volumes import read_into as read
 from feedline.voxels import Array
 
 __all__ = ["Volumes"]
@@ -304,8 +306,34 @@ class Volumes:
 
     def __getitem__(self, index: int) -> dict[str, Array]:
         """A sample."""
+        return self._make(index, {})
+
+    def make_in(self, index: int, row: Sequence[Lent]) -> dict[str, Array]:
+        """A sample whose volumes, those that are as they were read, lie in a row that is lent for it."""
+        names = self._names_as_read()
+        lent = {name: place for name, place in zip(names, row, strict=False) if name is not None}
+        return self._make(index, lent if len(names) == len(row) else {})
+
+    def _names_as_read(self) -> list[str | None]:
+        """The names of a sample's volumes, in their order; ``None`` in place of one that steps have made.
+
+        There are none of which steps keep something, or which functions of the user's see: those may, too.
+        """
+        if self._cut is not None or self._cache is not None or not self.cases:
+            return []
+        names: dict[str, str | None] = {name: name for name in self.cases[0]}
+        for step in self._before:
+            if isinstance(step, Select):
+                names = {name: names[name] for name in step.names if name in names}
+            elif isinstance(step, On | Distance):
+                names[step.to] = None
+            else:
+                return []
+        return list(names.values())
+
+    def _make(self, index: int, lent: Mapping[str, Lent]) -> dict[str, Array]:
         number, part = divmod(range(len(self))[index], self._parts)
-        case = self.case(number)
+        case = self._load(number, lent) if lent else self.case(number)
         if self._cut is not None:
             case = self._named(number, lambda: self._cut(case, part))  # type: ignore[misc]
         for step in self._after:
@@ -317,16 +345,27 @@ class Volumes:
         number = range(len(self.cases))[number]
         if self._cache is None:
             return self._load(number)
-        arrays, spacings = self._cache.get(number, lambda: _pair(self._load(number)))
+
+        def load() -> tuple[dict[str, Array], dict[str, Spacing | None]]:
+            works()
+            return _pair(self._load(number))
+
+        waits()
+        try:
+            arrays, spacings = self._cache.get(number, load)
+        finally:
+            works()
         return Case(arrays, spacings)
 
-    def _load(self, number: int) -> Case:
+    def _load(self, number: int, lent: Mapping[str, Lent] | None = None) -> Case:
+        places = lent or {}
         arrays: dict[str, Array] = {}
         spacings: dict[str, Spacing | None] = {}
         for name, path in self.cases[number].items():
-            volume = read(path, scaled=False, allow_outside=self.allow_outside)
+            place = places.get(name)
+            volume = read(path, scaled=False, allow_outside=self.allow_outside, into=place)
             if _stands_for_others(volume.header):
-                volume = read(path, allow_outside=self.allow_outside)
+                volume = read(path, allow_outside=self.allow_outside, into=place)
             arrays[name] = volume.array
             known = tuple(spacing for spacing in volume.spacing if spacing is not None)
             spacings[name] = (known[0], known[1], known[2]) if len(known) == volume.array.ndim == 3 else None
@@ -477,6 +516,40 @@ class Volumes:
         new = copy(self)
         new._cache = SharedCache(max_bytes)
         return new
+
+
+def maker(dataset: Any) -> Callable[[int, Sequence[Lent]], dict[str, Array]] | None:
+    """What makes samples in rows that are lent; nothing, if they are not volumes or would not lie there."""
+    from torch.utils.data import Subset
+
+    if type(dataset) is Subset:
+        make, indices = maker(dataset.dataset), dataset.indices
+        return None if make is None else lambda index, row: make(indices[index], row)
+    # A class of the user's may do anything to its samples.
+    if type(dataset) is Volumes and any(dataset._names_as_read()):
+        return dataset.make_in
+    return None
+
+
+def unlike(dataset: Any, indices: Sequence[int], samples: Sequence[Any]) -> str:
+    """Which files of volumes have other shapes than the first of their batch, in words; nothing, if none have."""
+    from torch.utils.data import Subset
+
+    while type(dataset) is Subset:
+        dataset, indices = dataset.dataset, [dataset.indices[index] for index in indices]
+    if not isinstance(dataset, Volumes):
+        return ""
+
+    def said(name: str, at: int) -> str:
+        files = dataset.cases[indices[at] // dataset._parts]
+        return f"{samples[at][name].shape} in {files.get(name, next(iter(files.values())))}"
+
+    for at, sample in enumerate(samples):
+        for name, array in sample.items():
+            if name in samples[0] and np.shape(array) != np.shape(samples[0][name]):
+                how = "bring them to one with crop_or_pad, cut patches, or make batches of 1"
+                return f"the shape of {name!r} is {said(name, 0)}, but {said(name, at)}: {how}"
+    return ""
 
 
 def _stands_for_others(header: Mapping[str, str]) -> bool:

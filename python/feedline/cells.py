@@ -41,10 +41,18 @@ class Cells(Stepwise):
         return _engine.FileRows.cells(self.paths, self.targets, list(self._steps), self.num_classes)
 
     def _then(self, *step: Any) -> Self:
+        if ("extents",) in (step, *self._steps) and self._steps:
+            raise ValueError("extents are those of the files: no other step comes before or after")
+        if step == ("extents",):
+            return super()._then(*step)
         later = [name for name, *_ in self._steps if _ORDER.index(name) >= _ORDER.index(step[0])]
         if later:
             raise ValueError(f"{step[0]} after {later[-1]}: the order is {', '.join(_ORDER)}, each once")
         return super()._then(*step)
+
+    def extents(self) -> Self:
+        """Of each file, not its numbers but its channels, height and width, which may differ: it is only parsed."""
+        return self._then("extents")
 
     def channels(self, chosen: Sequence[int]) -> Self:
         """Some channels, in this order. Of others, nothing is read that need not be."""

@@ -66,11 +66,23 @@ def read(
         OSError: the file cannot be read.
         ValueError: it is damaged, of a kind that is not read, or names numbers outside its folder.
     """
-    import numpy as np
-
     if order not in ("C", "F"):
         raise ValueError(f'the order is "C" or "F", not {order!r}')
-    volume = _engine.read_volume(os.fspath(path), scaled, allow_outside)
+    return read_into(path, order, scaled=scaled, allow_outside=allow_outside)
+
+
+def read_into(
+    path: str | os.PathLike[str],
+    order: Literal["C", "F"] = "C",
+    *,
+    scaled: bool = True,
+    allow_outside: bool = False,
+    into: _engine.Lent | None = None,
+) -> Volume:
+    """As `read`; into a place in the row of a batch, if one is lent and the numbers fit it just so."""
+    import numpy as np
+
+    volume = _engine.read_volume(os.fspath(path), scaled, allow_outside, into)
     array = np.frombuffer(volume.bytes, dtype=volume.dtype).reshape(volume.shape[::-1])
     if order == "F":
         return Volume(array.T, volume.spacing, volume.header)

@@ -291,7 +291,8 @@ def test_a_volume_and_a_cell_are_files_of_their_format() -> None:
 
 
 @pytest.mark.parametrize(
-    ("study", "variant"), [("cells", "read"), ("cells", "pages"), ("text", "pieces"), ("text", "jsonl")]
+    ("study", "variant"),
+    [("cells", "read"), ("cells", "open"), ("cells", "pages"), ("text", "pieces"), ("text", "jsonl")],
 )
 def test_what_needs_no_python_gives_what_python_gives(tmp_path: Path, study: str, variant: str) -> None:
     asked = {"study": study, "variant": variant, "scale": "smoke", "batch": 8, "batches": 2, "workers": 2}

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 import torch
 from compare import assert_same
-from feedline import DataLoader, GroupBatches, Volumes, batches, cases, voxels
+from feedline import DataLoader, GroupBatches, Volumes, _engine, batches, cases, voxels
+from feedline._machine import Machine
 from scipy import ndimage
 
 SHAPE = (12, 14, 16)
@@ -199,6 +200,80 @@ def test_threads_make_batches_and_say_so(root: Path) -> None:
     assert "worker threads (volumes are read and changed without the GIL)" in loader.explain()
 
 
+@pytest.mark.parametrize("batch", [1, 2, 3])
+@pytest.mark.parametrize(
+    "options", [{"num_workers": 1}, {"num_workers": 3}, {"num_workers": 2, "native": "off"}]
+)
+@pytest.mark.parametrize("kind", ["plain", "subset", "steps", "values"])
+def test_what_no_step_changes_is_read_into_its_row(
+    root: Path, tmp_path: Path, kind: str, options: dict, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset, each = patients(root), 2
+    if kind == "subset":
+        dataset = torch.utils.data.Subset(torch.utils.data.Subset(dataset, [4, 3, 2, 1, 0]), [0, 2, 4])
+    elif kind == "steps":
+        # The window's volume is made, and comes first; the labels are as they were, and come last.
+        dataset = dataset.window("ct", 0, 100).label("labels", 1, to="one").select("ct", "one", "labels")
+        each = 1
+    elif kind == "values":
+        path = tmp_path / "scaled.nii.gz"
+        image = nibabel.Nifti1Image(arrays(0)[0], np.eye(4))
+        image.header.set_slope_inter(0.5, 3)
+        nibabel.save(image, path)
+        dataset, each = Volumes([{"values": path}] * CASES), 1
+    expected = list(torch.utils.data.DataLoader(dataset, batch_size=batch))
+    original, in_place = _engine.read_volume, multiprocessing.Value("i", 0)
+
+    def counting(*arguments: object) -> object:
+        volume = original(*arguments)
+        with in_place.get_lock():
+            in_place.value += isinstance(volume.bytes, _engine.Lent)
+        return volume
+
+    monkeypatch.setattr(_engine, "read_volume", counting)
+    loader = DataLoader(dataset, batch_size=batch, **options)
+    assert_same(list(loader), expected)
+    before = in_place.value
+    # By now it is known what samples look like.
+    assert_same(list(loader), expected)
+    assert in_place.value - before == each * len(dataset)
+
+
+def test_what_does_not_fit_its_row_is_what_torch_makes_of_it(tmp_path: Path) -> None:
+    def write(name: str, array: np.ndarray) -> dict[str, Path]:
+        nrrd.write(str(tmp_path / name), array)
+        return {"ct": tmp_path / name}
+
+    first = [write(f"{number}.nrrd", np.full((4, 4, 4), number, np.int16)) for number in range(6)]
+    for odd in (np.ones((4, 8, 2), np.int16), np.ones((4, 4, 4), np.uint16), np.ones((3, 4, 4), np.int16)):
+        alone = Volumes([*first, write("odd.nrrd", odd)])
+        loader, expected = DataLoader(alone, num_workers=2), list(torch.utils.data.DataLoader(alone))
+        for _ in range(2):
+            assert_same(list(loader), expected)
+    mixed = Volumes([*first, write("odd.nrrd", np.ones((4, 8, 2), np.int16)), first[0]])
+    for dataset in (mixed, torch.utils.data.Subset(mixed, [6, 7])):
+        with pytest.raises(RuntimeError, match="stack expects each tensor to be equal size") as error:
+            list(DataLoader(dataset, batch_size=2, num_workers=2))
+        said = str(error.value)
+        assert "the shape of 'ct' is (2, 8, 4) in" in said
+        assert "but (4, 4, 4) in" in said
+        assert all(str(tmp_path / name) in said for name in ("odd.nrrd", "0.nrrd"))
+
+
+def test_functions_of_the_users_may_keep_what_they_are_given(root: Path) -> None:
+    kept: dict[int, np.ndarray] = {}
+
+    def keep(volumes: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        kept[id(volumes["ct"])] = volumes["ct"]
+        return volumes
+
+    loader = DataLoader(patients(root).map(keep), num_workers=2)
+    for _ in range(3):
+        list(loader)
+    sums = {int(arrays(number)[0].sum(dtype=np.int64)) for number in range(CASES)}
+    assert {int(array.sum(dtype=np.int64)) for array in kept.values()} == sums
+
+
 @pytest.mark.parametrize("options", [{"num_workers": 3}, {"num_workers": 2, "native": "off"}])
 def test_a_case_is_loaded_once_for_all_workers(
     root: Path, options: dict, monkeypatch: pytest.MonkeyPatch
@@ -243,6 +318,8 @@ def test_every_case_is_loaded_once_in_an_epoch_and_no_more_is_kept_than_may_be(
         return original(path, **kwargs)
 
     monkeypatch.setattr(cases, "read", counting)
+    # Otherwise there are no more threads than processors.
+    monkeypatch.setattr(Machine, "processors", lambda _: 8.0)
     dataset = Volumes.folder(many, ct="ct.nrrd").slices((0, 1, 2), 5).cache(ROOM)
     order = GroupBatches(dataset.groups, batch, together=1)
     options = {"native": "off"} if kind == "processes" else {}

@@ -272,3 +272,21 @@ def test_other_files_are_named(tmp_path: Path) -> None:
     tifffile.imwrite(other, numbers((16, 16, 3), "u1"), compression="jpeg")
     with pytest.raises(ValueError, match="compressed as JPEG"):
         Cells([str(other)])[0]
+
+
+def test_extents_are_those_of_files_which_need_not_be_alike(tmp_path: Path) -> None:
+    shapes = [(13, 11, 5), (7, 9, 3), (50, 50, 5)]
+    paths = [tmp_path / f"{number}.tif" for number in range(3)]
+    for path, shape in zip(paths, shapes, strict=True):
+        tifffile.imwrite(path, numbers(shape, "u2"), **TOGETHER)
+    dataset = Cells(paths, [4, 5, 6]).extents()
+    expected = [[channels, height, width] for height, width, channels in shapes]
+    assert [sample.tolist() for sample, _ in dataset] == expected
+    ((made, labels),) = DataLoader(dataset, batch_size=3, num_workers=2, native="require")
+    assert (made.tolist(), labels.tolist(), made.dtype) == (expected, [4, 5, 6], torch.int64)
+    for wrong in (lambda: dataset.to_float(), lambda: Cells(paths).channels([0]).extents()):
+        with pytest.raises(ValueError, match="no other step comes before or after"):
+            wrong()
+    paths[1].write_bytes(paths[1].read_bytes()[:60])
+    with pytest.raises(ValueError, match=r"1\.tif"):
+        dataset[1]

@@ -481,7 +481,7 @@ def test_missing_and_empty_files_are_named(tmp_path):
     empty.touch()
     with pytest.raises(ValueError, match="empty: it has no lines"):
         Text.jsonl(empty)
-    with pytest.raises(ValueError, match='empty: it has no column "text"'):
+    with pytest.raises(ValueError, match='empty: it has no column "text": it is empty'):
         Text.csv(empty)
     for kind in (Text.jsonl, Text.csv):
         with pytest.raises(FileNotFoundError, match="none"):

@@ -162,6 +162,11 @@ impl Columns {
         self.side
     }
 
+    /// Bytes of a row in each column.
+    pub(crate) fn widths(&self) -> &[usize] {
+        &self.widths
+    }
+
     fn column(&mut self, width: usize) -> usize {
         self.widths.push(width);
         self.widths.len() - 1
@@ -391,14 +396,18 @@ impl Columns {
             return;
         }
         let (to, from) = (self.cell(target, column) as usize, from as usize);
+        if to == from {
+            return; // it was made in its place
+        }
         // SAFETY: the source is kept alive by its object, which the caller holds; the target is a row of ours.
         py.detach(|| unsafe { copy_past_caches(from as *const u8, to as *mut u8, len) });
     }
 
     fn copy(&self, target: &Target<'_>, column: usize, from: *const u8, len: usize) {
         debug_assert_eq!(len, self.widths[column]);
+        // Not `copy_nonoverlapping`: what was made in its place is there already.
         // SAFETY: the region is as large as the offsets say, the row is ours, and `from` has `len` bytes.
-        unsafe { ptr::copy_nonoverlapping(from, self.cell(target, column), len) };
+        unsafe { ptr::copy(from, self.cell(target, column), len) };
     }
 
     fn cell(&self, target: &Target<'_>, column: usize) -> *mut u8 {

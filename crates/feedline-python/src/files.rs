@@ -3,7 +3,7 @@
 use std::{io, path::PathBuf, sync::Arc};
 
 use feedline::{
-    cells::{Cells, CellsError, Steps},
+    cells::{Cells, CellsError, Extents, Steps},
     files::{FileError, Folder, FolderError, Kept, Listed},
     images::{
         Arrangement, Decode, Filter, Images, Like, MeanStd, Numbers, Pipeline, Refused, Transform, Unit,
@@ -93,7 +93,13 @@ impl FileRows {
         steps: Vec<Bound<'_, PyTuple>>,
         classes: Option<usize>,
     ) -> PyResult<Self> {
-        match Cells::new(listed(paths, labels, classes)?, cell_steps(&steps)?) {
+        let files = listed(paths, labels, classes)?;
+        if let [only] = steps.as_slice()
+            && argument::<String>(only, 0)? == "extents"
+        {
+            return Ok(Self(Box::new(Extents::new(files))));
+        }
+        match Cells::new(files, cell_steps(&steps)?) {
             Ok(cells) => Ok(Self(Box::new(cells))),
             Err(CellsError::File(error)) => Err(to_python(error)),
             Err(error @ CellsError::Steps(_)) => Err(PyValueError::new_err(error.to_string())),

@@ -62,7 +62,7 @@ mod _engine {
         columns::Columns,
         command,
         files::{FileRows, list_folder},
-        memory::{Commons, Hold},
+        memory::{Commons, Hold, Lent},
         sample_seed,
         seat::{Claim, Seat},
         shared_cache::{Kept, SharedCache, Turn},

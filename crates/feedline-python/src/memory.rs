@@ -3,6 +3,7 @@
 use std::{
     ffi::c_int,
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    ptr::null_mut,
     sync::Arc,
 };
 
@@ -42,6 +43,44 @@ impl Commons {
     #[getter]
     fn fd(&self) -> Option<c_int> {
         self.0.file().map(|file| file.as_raw_fd())
+    }
+}
+
+/// One column's place in a row of a batch, lent to whoever makes the sample until the row is done.
+#[pyclass(frozen, module = "feedline._engine")]
+pub(crate) struct Lent {
+    commons: Arc<feedline_board::Commons>,
+    offset: u64,
+    len: usize,
+}
+
+impl Lent {
+    pub(crate) fn new(commons: Arc<feedline_board::Commons>, offset: u64, len: usize) -> Self {
+        Self { commons, offset, len }
+    }
+
+    /// Where it begins; null if that is outside the memory.
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.commons.at(self.offset, self.len).unwrap_or(null_mut())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+#[pymethods]
+impl Lent {
+    /// Its length in bytes.
+    fn __len__(&self) -> usize {
+        self.len
+    }
+
+    #[allow(clippy::missing_safety_doc)]
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let (start, len) = (slf.get().start(), slf.get().len);
+        // SAFETY: as for a hold, below.
+        unsafe { fill_view(&slf, view, flags, start, len) }
     }
 }
 
@@ -92,11 +131,25 @@ impl Hold {
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let hold = slf.get();
         let len = hold.extent.len();
-        let start = hold.commons.at(hold.extent.offset(), len);
-        let start = start.ok_or_else(|| PyOSError::new_err("the batch lies outside its memory"))?;
+        let start = hold.commons.at(hold.extent.offset(), len).unwrap_or(null_mut());
         // SAFETY: `view` is Python's, and the memory stays as long as the object, which the view keeps alive.
-        let filled =
-            unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start.cast(), len as isize, 0, flags) };
-        if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
+        unsafe { fill_view(&slf, view, flags, start, len) }
     }
+}
+
+/// Lets Python look at memory that stays as long as its object.
+unsafe fn fill_view<T>(
+    object: &Bound<'_, T>,
+    view: *mut ffi::Py_buffer,
+    flags: c_int,
+    start: *mut u8,
+    len: usize,
+) -> PyResult<()> {
+    if start.is_null() {
+        return Err(PyOSError::new_err("the batch lies outside its memory"));
+    }
+    // SAFETY: the caller vouches for the view and the memory.
+    let filled =
+        unsafe { ffi::PyBuffer_FillInfo(view, object.as_ptr(), start.cast(), len as isize, 0, flags) };
+    if filled == 0 { Ok(()) } else { Err(PyErr::fetch(object.py())) }
 }

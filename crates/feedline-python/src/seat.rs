@@ -14,7 +14,7 @@ use crate::{
     board::{Indices, read_indices},
     columns::{Columns, Samples, Target},
     files::FileRows,
-    memory::Commons,
+    memory::{Commons, Lent},
     parcel::{self, place_after},
 };
 
@@ -121,8 +121,11 @@ impl Seat {
     /// Fills the rows of a claim. `get(index)` gives a sample; `clerk` knows the rest: `describe(sample)` its
     /// structure (bytes, or None if it has none that rows can be made of), `columns(bytes)` what that means,
     /// `failed(unit, index)` what to note of a sample whose exception is being handled, `seed(index)` is
-    /// called before a sample if `seeded`. Returns the objects to be noted, one list for each leaf that has
-    /// them, and the failures.
+    /// called before a sample if `seeded`. `make(index, row)`, if there is one, gives a sample as well, once it is known
+    /// what samples look like: of its arrays, those may lie in the row that it is lent, a place for each column, and are
+    /// not copied. Returns the objects to be noted, one list for each leaf that has them, and the failures.
+    #[allow(clippy::too_many_arguments)]
+    #[pyo3(signature = (claim, get, clerk, indices, seeded, make=None))]
     fn fill<'py>(
         &mut self,
         py: Python<'py>,
@@ -131,10 +134,14 @@ impl Seat {
         clerk: &Bound<'py, PyAny>,
         indices: Option<&Bound<'py, PyList>>,
         seeded: bool,
+        make: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<(Vec<Py<PyList>>, Bound<'py, PyList>)> {
         let failures = PyList::empty(py);
         let mut rows: Option<Rows> = None;
         let indices = self.run_indices(py, claim, indices)?;
+        if make.is_some() && self.seat.schema(&claim.0, 0) != 0 {
+            rows = self.rows(py, &claim.0, clerk, &py.None().into_bound(py), 0)?;
+        }
         let mut samples = Samples::new(get, &indices)?;
         for at in 0..claim.0.units.len() {
             let unit = claim.0.units.start + at;
@@ -147,7 +154,11 @@ impl Seat {
             if seeded {
                 clerk.call_method1("seed", (index()?,))?;
             }
-            let sample = match samples.next() {
+            let sample = match (make, &rows) {
+                (Some(make), Some(rows)) => make.call1((index()?, self.lent(py, rows, unit)?)),
+                _ => samples.next(),
+            };
+            let sample = match sample {
                 Ok(sample) => sample,
                 Err(error) if error.is_instance_of::<PyException>(py) => {
                     failures.append(clerk.call_method1("failed", (unit, index()?, error.into_value(py)))?)?;
@@ -163,7 +174,7 @@ impl Seat {
             if rows.is_none() {
                 rows = self.rows(py, &claim.0, clerk, &sample, at)?;
             }
-            let Some(Rows { start, offsets, columns, objects }) = &rows else { break };
+            let Some(Rows { start, offsets, columns, objects, .. }) = &rows else { break };
             let target = Target { start: *start, offsets, row: unit, objects };
             // A value that cannot even be looked at is one that rows cannot be made of.
             if !columns.get().write(&sample, &target).unwrap_or(false) {
@@ -220,7 +231,7 @@ impl Seat {
             clerk.call_method1("seed", (&index,))?;
             match get.call1((&index,)) {
                 Ok(sample) => {
-                    let Rows { start, offsets, columns, objects } = &rows;
+                    let Rows { start, offsets, columns, objects, .. } = &rows;
                     let target = Target { start: *start, offsets, row: unit, objects };
                     if !columns.get().write(&sample, &target).unwrap_or(false) {
                         self.seat.set_odd(&claim.0, ODD_TICKET);
@@ -313,6 +324,8 @@ impl Seat {
 /// What is known of the rows of a claim.
 struct Rows {
     start: *mut u8,
+    /// Where that is in the commons.
+    at: u64,
     offsets: Vec<usize>,
     columns: Py<Columns>,
     objects: Vec<Py<PyList>>,
@@ -414,7 +427,16 @@ impl Seat {
             Ok(PyList::new(py, (0..before).map(|_| py.None()))?.unbind())
         });
         let objects = lists.collect::<PyResult<_>>()?;
-        Ok(Some(Rows { start, offsets, columns, objects }))
+        Ok(Some(Rows { start, at: region.offset(), offsets, columns, objects }))
+    }
+
+    /// The places of a row, one for each column.
+    fn lent<'py>(&self, py: Python<'py>, rows: &Rows, unit: usize) -> PyResult<Bound<'py, PyTuple>> {
+        let places = rows.columns.get().widths().iter().zip(&rows.offsets).map(|(width, offset)| {
+            let at = rows.at + (offset + unit * width) as u64;
+            Py::new(py, Lent::new(Arc::clone(self.seat.commons()), at, *width))
+        });
+        PyTuple::new(py, places.collect::<PyResult<Vec<_>>>()?)
     }
 
     /// Puts a note into the side of the claim's rows, or, if it is too long, into memory of its own.

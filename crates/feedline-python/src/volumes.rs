@@ -1,6 +1,6 @@
 //! Volumes of medicine in files.
 
-use std::{cell::RefCell, path::PathBuf};
+use std::{path::PathBuf, sync::Mutex};
 
 use feedline::volumes::{Header, Scratch, VolumeFile};
 use pyo3::{
@@ -8,11 +8,27 @@ use pyo3::{
     types::{PyByteArray, PyDict, PyTuple},
 };
 
-use crate::files::{numpy_name, to_python};
+use crate::{
+    files::{numpy_name, to_python},
+    memory::Lent,
+};
 
-thread_local! {
-    /// What is used again from volume to volume.
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
+/// What is used again from volume to volume: one for each thread that reads at the same time, not for each that ever did.
+static SPARE: Mutex<Vec<Scratch>> = Mutex::new(Vec::new());
+
+/// The most that is kept of one, so that a large file does not leave its size behind.
+const KEPT: usize = 64 << 20;
+
+/// Lends a scratch. Nobody waits for one: whoever holds the lock may be a thread that a fork has left behind.
+fn with_scratch<T>(use_it: impl FnOnce(&mut Scratch) -> T) -> T {
+    let mut scratch = SPARE.try_lock().ok().and_then(|mut spare| spare.pop()).unwrap_or_default();
+    let made = use_it(&mut scratch);
+    if scratch.bytes() <= KEPT
+        && let Ok(mut spare) = SPARE.try_lock()
+    {
+        spare.push(scratch);
+    }
+    made
 }
 
 /// A volume that was read.
@@ -20,14 +36,14 @@ thread_local! {
 pub(crate) struct Volume {
     header: Header,
     scaled: bool,
-    bytes: Py<PyByteArray>,
+    bytes: Py<PyAny>,
 }
 
 #[pymethods]
 impl Volume {
-    /// Its numbers, the fastest axis first.
+    /// Its numbers, the fastest axis first: an object with a buffer.
     #[getter]
-    fn bytes(&self, py: Python<'_>) -> Py<PyByteArray> {
+    fn bytes(&self, py: Python<'_>) -> Py<PyAny> {
         self.bytes.clone_ref(py)
     }
 
@@ -58,22 +74,24 @@ impl Volume {
     }
 }
 
-/// Reads a volume: as values of 64 bits if it is a NIfTI file and `scaled`, otherwise as it is stored.
+/// Reads a volume: as values of 64 bits if it is a NIfTI file and `scaled`, otherwise as it is stored. If a place was lent
+/// that is just as long, its numbers are there; if not, in memory of their own.
 #[pyfunction]
+#[pyo3(signature = (path, scaled, allow_outside, into=None))]
 pub(crate) fn read_volume(
     py: Python<'_>,
     path: PathBuf,
     scaled: bool,
     allow_outside: bool,
+    into: Option<Bound<'_, Lent>>,
 ) -> PyResult<Volume> {
     let file = py.detach(|| VolumeFile::open(&path, allow_outside)).map_err(to_python)?;
     let header = file.header();
     let scaled = scaled && header.is_nifti();
     let length = if scaled { 8 * header.count() } else { header.bytes() };
-    // Nobody else has seen these bytes yet.
-    let bytes = PyByteArray::new_with(py, length, |bytes| {
+    let read = |bytes: &mut [u8]| {
         let read = || {
-            SCRATCH.with_borrow_mut(|scratch| {
+            with_scratch(|scratch| {
                 if scaled {
                     file.read_scaled_into(scratch, bytemuck::cast_slice_mut(bytes))
                 } else {
@@ -82,6 +100,20 @@ pub(crate) fn read_volume(
             })
         };
         py.detach(read).map_err(to_python)
-    })?;
-    Ok(Volume { header: file.header().clone(), scaled, bytes: bytes.unbind() })
+    };
+    let fits = |place: &Bound<'_, Lent>| {
+        let start = place.get().start();
+        place.get().len() == length && !start.is_null() && (start as usize).is_multiple_of(align_of::<f64>())
+    };
+    let bytes = match into.filter(fits) {
+        Some(place) => {
+            // SAFETY: it lies in the memory, which it keeps. The row is this worker's, who reads one file at a time into
+            // each place of it.
+            read(unsafe { std::slice::from_raw_parts_mut(place.get().start(), length) })?;
+            place.into_any().unbind()
+        }
+        // Nobody else has seen these bytes yet.
+        None => PyByteArray::new_with(py, length, read)?.into_any().unbind(),
+    };
+    Ok(Volume { header: file.header().clone(), scaled, bytes })
 }

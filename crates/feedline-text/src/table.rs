@@ -59,8 +59,11 @@ impl Table {
             let there = || -> Vec<_> {
                 names.iter().map(|name| format!("{:?}", String::from_utf8_lossy(name))).collect()
             };
-            at.map(|at| (at, name.to_owned()))
-                .ok_or_else(|| unfit(format!("it has no column {name:?}; there are {}", there().join(", "))))
+            let missing = || match there().join(", ") {
+                none if none.is_empty() => unfit(format!("it has no column {name:?}: it is empty")),
+                there => unfit(format!("it has no column {name:?}; there are {there}")),
+            };
+            at.map(|at| (at, name.to_owned())).ok_or_else(missing)
         };
         let (text, label) = (column(text)?, label.map(column).transpose()?);
         if starts.is_empty() {
@@ -206,7 +209,7 @@ mod tests {
         let error = open("a,label\n1,2\n").unwrap_err().to_string();
         assert_eq!(error, "a.csv: it has no column \"text\"; there are \"a\", \"label\"");
         assert!(open("text,label\n").unwrap_err().to_string().contains("no records"));
-        assert!(open("").unwrap_err().to_string().contains("no column"));
+        assert_eq!(open("").unwrap_err().to_string(), "a.csv: it has no column \"text\": it is empty");
         let table =
             Table::held(Path::new("a.csv"), b"text\nfine\n\xff\n".to_vec(), "text", None, b',').unwrap();
         let error = table.read(1, &mut Memory::default()).unwrap_err().to_string();

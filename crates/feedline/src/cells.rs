@@ -95,3 +95,51 @@ impl FileRows for Cells {
         })
     }
 }
+
+/// What each file has, and none of its numbers: channels, rows and columns. Files need not be alike.
+pub struct Extents {
+    files: Listed,
+    desks: Desks<Desk>,
+}
+
+impl Extents {
+    /// Of some files.
+    pub fn new(files: Listed) -> Self {
+        Self { files, desks: Desks::default() }
+    }
+}
+
+impl FileRows for Extents {
+    fn field(&self) -> &'static str {
+        "extents"
+    }
+
+    fn files(&self) -> &Listed {
+        &self.files
+    }
+
+    fn dtype(&self) -> DType {
+        DType::I64
+    }
+
+    fn shape(&self) -> &[usize] {
+        &[3]
+    }
+
+    fn is_random(&self) -> bool {
+        false
+    }
+
+    fn write_row(&self, index: usize, _: &mut SampleRng, row: &mut [u8]) -> Result<(), FileError> {
+        let place = self.files.place(index)?;
+        self.desks.with(|desk| {
+            let (scratch, bytes) = desk.read(place)?;
+            let extent = scratch.open(bytes).map_err(unfit(place))?;
+            let extents = [extent.channels, extent.height, extent.width];
+            for (number, extent) in row.as_chunks_mut::<8>().0.iter_mut().zip(extents) {
+                *number = (extent as i64).to_ne_bytes();
+            }
+            Ok(())
+        })
+    }
+}

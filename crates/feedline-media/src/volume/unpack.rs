@@ -65,12 +65,16 @@ pub struct Scratch {
 
 impl std::fmt::Debug for Scratch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let bytes = self.packed.capacity() + self.unpacked.capacity() + self.plain.capacity();
-        f.debug_struct("Scratch").field("bytes", &bytes).finish_non_exhaustive()
+        f.debug_struct("Scratch").field("bytes", &self.bytes()).finish_non_exhaustive()
     }
 }
 
 impl Scratch {
+    /// How much memory it keeps.
+    pub fn bytes(&self) -> usize {
+        self.packed.capacity() + self.unpacked.capacity() + self.plain.capacity()
+    }
+
     /// The rest of a file.
     pub(super) fn load(&mut self, file: &(impl ReadAt + ?Sized), begin: u64) -> Result<&[u8], VolumeError> {
         load(&mut self.packed, file, begin)

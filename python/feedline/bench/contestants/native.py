@@ -32,7 +32,7 @@ def open(prepared: Prepared, request: Request) -> Callable[[], Iterable[Any]]:
 
     def batches() -> Iterable[Any]:
         loader: Iterable[Any] = DataLoader(dataset, native="require", **options(prepared, request))
-        return signed(loader) if request.study == "cells" else loader
+        return as_studied(loader) if request.study == "cells" else loader
 
     return batches
 
@@ -55,18 +55,23 @@ def cells(prepared: Prepared) -> Any:
 
     images = Cells(prepared.paths, prepared.labels)
     if prepared.variant == "open":
-        raise BadRequestError("files that are only opened give no samples")
+        return images.extents()
     if prepared.variant == "resize":
         return images.resize((220, 224)).center_crop(220).to_float()
     return images
 
 
-def signed(loader: Iterable[Any]) -> Iterator[Any]:
-    """Torch computes little with u16, so the study has their bits as i16."""
+def as_studied(loader: Iterable[Any]) -> Iterator[Any]:
+    """Torch computes little with u16, so the study has their bits as i16; extents are in tifffile's order."""
     import torch
 
     for images, labels in loader:
-        yield images.view(torch.int16) if images.dtype is torch.uint16 else images, labels
+        if images.dtype is torch.uint16:
+            yield images.view(torch.int16), labels
+        elif images.dtype is torch.int64:
+            yield images.roll(-1, dims=1), labels
+        else:
+            yield images, labels
 
 
 def texts(prepared: Prepared) -> Any:
