@@ -524,6 +524,37 @@ def test_no_more_workers_than_memory_allows() -> None:
         assert tuning.now <= before, "what is there is not more than what is held"
 
 
+def test_a_try_of_fewer_ends_when_the_consumer_waits() -> None:
+    tuning = Tuning(Still())
+    watch = Watch(tuning, afresh=False)
+    tuning.workers = 4
+    total = Totals(0.0, 0, 0, 0, 8, 0.0, 0.0, 0.1, 0.1)
+
+    def later(seconds: float, batches: int, blocked: float) -> int | None:
+        nonlocal total
+        t = total
+        total = Totals(
+            t.now + seconds,
+            t.batches + batches,
+            t.samples + 8 * batches,
+            t.taken + 8 * batches,
+            t.made + 8 * batches,
+            t.waited + blocked,
+            t.blocked + blocked,
+            t.busy + 0.1 * batches,
+            t.processor + 0.1 * batches,
+        )
+        return watch.look(total, tuning.workers, 50, False)
+
+    later(0.02, 1, 0.0)
+    tuning.decide = lambda *_: setattr(tuning, "workers", 3) or 3  # type: ignore[method-assign, func-returns-value]
+    assert later(0.6, 10, 0.0) == 3
+    tuning.decide = lambda *_: 4  # type: ignore[method-assign]
+    assert later(0.02, 1, 0.0) is None, "what is ready is not gone yet"
+    assert later(0.02, 1, 0.005) is None, "once is not enough"
+    assert later(0.02, 1, 0.02) == 4, "it waits, and need not do so for longer"
+
+
 # What the machine has
 
 
@@ -555,6 +586,45 @@ def test_quotas_of_all_groups_and_other_ranks_are_heeded(tmp_path: Path, monkeyp
     write(tmp_path, {"sys/fs/cgroup/pod/cpu.max": "150000 100000\n"})
     assert machine.processors() == 1.5, "it is read anew"
     assert Machine(str(tmp_path / "nothing"), {}).processors() == 16.0
+
+
+def test_groups_of_the_first_version_are_heeded_too(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("feedline._machine.affinity", lambda: 16)
+    write(
+        tmp_path,
+        {
+            "proc/self/cgroup": "5:memory:/pod\n4:cpu,cpuacct:/pod/job\n1:name=systemd:/x\n0::/pod\n",
+            "proc/meminfo": "MemAvailable:   4000 kB\n",
+            "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "-1\n",
+            "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
+            "sys/fs/cgroup/cpu,cpuacct/pod/cpu.cfs_quota_us": "250000\n",
+            "sys/fs/cgroup/cpu,cpuacct/pod/cpu.cfs_period_us": "100000\n",
+            "sys/fs/cgroup/cpu,cpuacct/pod/job/cpu.cfs_quota_us": "800000\n",
+            "sys/fs/cgroup/cpu,cpuacct/pod/job/cpu.cfs_period_us": "100000\n",
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+            "sys/fs/cgroup/memory/memory.usage_in_bytes": "7000000\n",
+            "sys/fs/cgroup/memory/pod/memory.limit_in_bytes": "3000000\n",
+            "sys/fs/cgroup/memory/pod/memory.usage_in_bytes": "2500000\n",
+            "sys/fs/cgroup/memory/pod/memory.stat": "inactive_file 1\ntotal_inactive_file 300000\n",
+        },
+    )
+    machine = Machine(str(tmp_path), {})
+    assert (machine.processors(), machine.memory()) == (2.5, 800_000)
+    write(tmp_path, {"sys/fs/cgroup/cpu,cpuacct/pod/job/cpu.cfs_quota_us": "50000\n"})
+    assert machine.processors() == 0.5, "it is read anew"
+    # A container sees its own group at the top, and may know the controller by its own name alone.
+    write(
+        tmp_path / "inside",
+        {
+            "proc/self/cgroup": "4:cpu,cpuacct:/docker/0123\n5:memory:/docker/0123\n",
+            "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "300000\n",
+            "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": "5000\n",
+            "sys/fs/cgroup/memory/memory.usage_in_bytes": "1000\n",
+        },
+    )
+    inside = Machine(str(tmp_path / "inside"), {})
+    assert (inside.processors(), inside.memory()) == (3.0, 4000)
 
 
 # What is asked for
@@ -658,15 +728,55 @@ def test_what_needs_no_workers_says_so() -> None:
     assert "no workers are needed" in loader.explain()
 
 
-def test_threads_that_wait_for_python_become_processes_in_the_next_epoch() -> None:
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("settled", [1, 2])
+def test_threads_that_wait_for_python_become_processes_in_the_next_epoch(
+    persistent: bool, settled: int
+) -> None:
+    want = expected(3, persistent_workers=persistent)
+    torch.manual_seed(0)
     # With a timeout, so that it is always workers that make batches.
+    loader = DataLoader(
+        Numbers(),
+        batch_size=5,
+        shuffle=True,
+        num_workers="auto",
+        workers="auto",
+        timeout=SOON,
+        persistent_workers=persistent,
+    )
+    loader._chosen = "thread", "Python was hardly held"
+    assert rows(loader) == want[0]
+    assert "worker threads" in loader.explain()
+    # As if they had been watched for longer. One thread is left if more of them brought nothing.
+    gauge = {"busy_s": 10.0, "waiting_s": 0.0, "processor_s": 10.0 / settled, "units": 100, "runs": 10}
+    report, tuning = loader._report, loader._tuning
+    assert tuning is not None
+    tuning.workers, tuning.processors, tuning.changes = settled, 2.0, 1
+
+    def refresh(report: Any) -> None:
+        report.gauges, report.elapsed, report.waiting = [gauge] * settled, 10.0, 9.0
+        report.workers = settled
+
+    report.refresh = refresh
+    assert "What limits is Python" in report.explain()
+    assert rows(loader) == want[1]
+    assert "worker processes (threads were found to wait" in loader.explain()
+    assert rows(loader) == want[2]
+
+
+def test_one_thread_that_is_enough_stays_one() -> None:
     loader = DataLoader(Plain(), batch_size=4, num_workers="auto", workers="auto", timeout=SOON)
     loader._chosen = "thread", "Python was hardly held"
     list(loader)
-    assert "worker threads" in loader.explain()
-    gauge = {"busy_s": 10.0, "waiting_s": 0.0, "processor_s": 5.0, "units": 100, "runs": 10}
-    loader._report.gauges, loader._report.elapsed = [gauge, gauge], 10.0
-    loader._report.workers = 2
-    assert "What limits is Python" in loader._report._limit(1.0, 20.0, 20.0, 10.0)
-    list(loader)
-    assert "worker processes (threads were found to wait" in loader.explain()
+    tuning, report = loader._tuning, loader._report
+    assert tuning is not None
+    gauge = {"busy_s": 10.0, "waiting_s": 0.0, "processor_s": 9.0, "units": 100, "runs": 10}
+    report.gauges, report.elapsed, report.workers = [gauge], 10.0, 1
+    tuning.workers, tuning.processors, tuning.changes = 1, 2.0, 1
+    report.waiting = 0.1
+    assert not report.is_held_by_python(), "nobody waits for it"
+    report.waiting = 9.0
+    assert report.is_held_by_python()
+    tuning.processors = 1.0
+    assert not report.is_held_by_python(), "there is no other processor"
