@@ -326,23 +326,25 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
                 self._chosen = "thread", "volumes are read and changed without the GIL"
             elif self.workers == "auto" and self._native() is None:
                 self._choose_workers()
-        if self._should_be_processes():
-            self._chosen = (
-                "process",
-                "threads were found to wait for each other, because one can run Python at a time",
-            )
+        self._become_processes()
         if self.num_workers > 0:
             return WorkerIter(self)
         return TracedInlineIter(self) if self.trace else InlineIter(self)
 
-    def _should_be_processes(self) -> bool:
-        """Whether threads were chosen, and have turned out to wait for each other."""
-        return (
-            self.workers == "auto"
-            and self._options.workers == "thread"
-            and not _is_of_volumes(self.dataset)
-            and self._report.is_held_by_python()
+    def _become_processes(self) -> bool:
+        """Choose processes, if threads were chosen and have turned out to wait for each other. Whether it is so."""
+        if (
+            self.workers != "auto"
+            or self._options.workers != "thread"
+            or _is_of_volumes(self.dataset)
+            or not self._report.is_held_by_python()
+        ):
+            return False
+        self._chosen = (
+            "process",
+            "threads were found to wait for each other, because one can run Python at a time",
         )
+        return True
 
     def _trace_file(self) -> TraceFile:
         """Where the timeline goes; begun with the first iterator."""
@@ -373,7 +375,7 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
             # A stream's workers read parts of it by their number: others must begin anew; and so must those of
             # another kind, with the seeds of these: batches do not depend on who makes them.
             tuning, progress = self._tuning_now(), self._progress
-            other = progress is not None and not progress.under_way and self._should_be_processes()
+            other = progress is not None and not progress.under_way and self._become_processes()
             if other and progress is not None:
                 self._resume = progress.place()
             if other or (tuning is not None and former.is_stale(tuning)):

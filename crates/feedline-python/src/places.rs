@@ -22,9 +22,10 @@ impl Place {
     fn look(&mut self) -> bool {
         let mut changed = false;
         for (number, seen) in self.seen.iter_mut().enumerate() {
+            let word = std::ptr::with_exposed_provenance::<u32>(self.start).wrapping_add(number);
             // SAFETY: who named the place vouched for its being there as long as its owner, which is held, and
             // `new` has checked that it is aligned. The read is volatile: others write there.
-            let now = unsafe { (self.start as *const u32).add(number).read_volatile() };
+            let now = unsafe { word.read_volatile() };
             changed |= now != *seen;
             *seen = now;
         }
@@ -37,16 +38,18 @@ impl Places {
     /// Of each place: what keeps it where it is, its address, and its length in bytes; both in words of four.
     #[new]
     fn new(places: Vec<(Py<PyAny>, usize, usize)>) -> PyResult<Self> {
-        let mut all = Self { places: Vec::new(), _owners: Vec::new() };
-        for (owner, start, len) in places {
-            if start == 0 || start % 4 != 0 || len % 4 != 0 || all.places.len() == 64 {
-                return Err(PyValueError::new_err(
-                    "places have whole words of four bytes, and there are 64 at most",
-                ));
-            }
-            all.places.push(Place { start, seen: vec![0; len / 4].into() });
-            all._owners.push(owner);
+        let is_whole = |(_, start, len): &(Py<PyAny>, usize, usize)| {
+            *start != 0 && start.is_multiple_of(4) && len.is_multiple_of(4)
+        };
+        if places.len() > 64 || !places.iter().all(is_whole) {
+            let text = "places have whole words of four bytes, and there are 64 at most";
+            return Err(PyValueError::new_err(text));
         }
+        let (owners, places) = places
+            .into_iter()
+            .map(|(owner, start, len)| (owner, Place { start, seen: vec![0; len / 4].into() }))
+            .unzip();
+        let mut all = Self { places, _owners: owners };
         all.changed();
         Ok(all)
     }
@@ -54,6 +57,6 @@ impl Places {
     /// Which of them have changed since they were last looked at: a bit for each, the first being the lowest.
     fn changed(&mut self) -> u64 {
         let places = self.places.iter_mut().enumerate();
-        places.fold(0, |bits, (number, place)| bits | u64::from(place.look()) << number)
+        places.fold(0, |bits, (number, place)| bits | (u64::from(place.look()) << number))
     }
 }
