@@ -44,6 +44,11 @@ DEARER = 1.25
 #: If it turns out dearer, so many decisions pass before that is tried again; twice as many each time.
 COOLDOWN = 16
 
+#: Fewer workers are being tried because the consumer did not wait: if it does now, for so many seconds and for such a
+#: share of the time, that is the answer.
+SIGN = 0.01
+SIGN_SHARE = 0.03
+
 #: How often to read what the machine has, in seconds.
 READ = 1.0
 
@@ -134,6 +139,11 @@ class Tuning:
     def now(self) -> int:
         """How many workers there should be; 0 if the consumer makes batches itself."""
         return 0 if self.inline else self.workers
+
+    @property
+    def has_left_more(self) -> bool:
+        """Whether there were more workers than now, and processors for them."""
+        return self.changes > 0 and self.now < int(self.processors)
 
     def read_machine(self, now: float) -> bool:
         """Look at what there is, now and then. Whether that was now."""
@@ -237,10 +247,12 @@ class Watch:
         self._decided = False
         # After a change: what was ready before it must be gone, or so much time have passed.
         self._until = (0.0, 0)
+        # What had been done when fewer workers than were enough began to be tried.
+        self._tried: Totals | None = None
 
     def pause(self) -> None:
         """What comes next has nothing to do with what was before: another epoch."""
-        self._before, self._decided = None, False
+        self._before, self._decided, self._tried = None, False, None
 
     def is_due(self, now: float) -> bool:
         """Whether to look at all; asked with every batch."""
@@ -250,6 +262,8 @@ class Watch:
         """How many workers there should be, if that is decided now; there are so many, and so large a window."""
         now, tuning = total.now, self.tuning
         self._next = now + AGAIN
+        if self._tried is not None and (seen := self._sign(total)) is not None:
+            return self._decide(total, seen, window, may_be_inline)
         if now < self._until[0] and total.batches < self._until[1]:
             return None
         if self._before is None:
@@ -260,15 +274,27 @@ class Watch:
         seen = total.since(self._before)
         if seen.now < (LATER if tuning.is_settled else SOON) or not self._is_enough(seen, workers):
             return None
-        before = tuning.now
-        self._decided = True
-        decided = tuning.decide(now, seen, may_be_inline)
+        return self._decide(total, seen, window, may_be_inline)
+
+    def _decide(self, total: Totals, seen: Totals, window: int, may_be_inline: bool) -> int:
+        now, before, waited = total.now, self.tuning.now, seen.blocked > SIGN_SHARE * seen.now
+        self._decided, self._tried = True, None
+        decided = self.tuning.decide(now, seen, may_be_inline)
         self._before = total
         if decided != before:
             self._before = None
             ready = window if decided < before else 0
             self._until = (now + (1.0 if ready else self._begin), total.batches + ready if ready else 1 << 62)
+            if 0 < decided < before and not waited:
+                self._tried = total
         return decided
+
+    def _sign(self, total: Totals) -> Totals | None:
+        """What was seen of fewer workers, as soon as it shows that they are too few."""
+        assert self._tried is not None
+        seen = total.since(self._tried)
+        waits = seen.blocked > max(SIGN, SIGN_SHARE * seen.now)
+        return seen if waits and seen.made > 0 and seen.taken > 0 else None
 
     def _is_enough(self, seen: Totals, workers: int) -> bool:
         if self.tuning.inline:

@@ -307,6 +307,13 @@ def list_texts(root: str) -> tuple[list[str], list[str], list[int]]: ...
 def shuffled(len: int, seed: int, epoch: int) -> list[int]: ...
 
 @final
+class Places:
+    """Places in memory, and what was there when they were last looked at."""
+
+    def __new__(cls, places: list[tuple[object, int, int]]) -> Places: ...
+    def changed(self) -> int: ...
+
+@final
 class Tuner:
     """Decides how many workers there should be, from what was seen since it last did."""
 

@@ -7,24 +7,33 @@ generators with what happens here, and must not notice: they are put back as the
 from __future__ import annotations
 
 import ctypes
+import random
+import struct
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 
 from feedline import _structure
-from feedline._engine import sample_seed
+from feedline._engine import Places, sample_seed
 from feedline._failure import Failed
 from feedline._seeds import _NumpyRandom, _PythonRandom, _TorchRandom, number_of
 from feedline._worker import FAILED, MADE, Parcel, Setup, Worker, getter
+
+#: What keeps a place in memory, its address, its bytes.
+_Place = tuple[object, int, int]
 
 
 class _Kept(Protocol):
     def seed(self, seed: int) -> None: ...
 
+    def places(self) -> list[_Place]:
+        """Where in memory something changes whenever a number is drawn; none, if nobody knows."""
+
     def trace(self) -> object:
-        """Something that changes whenever a number is drawn, and is there at once."""
+        """Something that changes whenever a number is drawn."""
 
     def save(self) -> Any:
         """The whole state."""
@@ -35,15 +44,17 @@ class _Kept(Protocol):
 class _KeptPython(_PythonRandom):
     """``random``."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        # The same eight bytes, read in a tenth of the time.
-        self._word = ctypes.c_uint64.from_address(self._address) if self._in_place else None
+    def places(self) -> list[_Place]:
+        # The index, which every number moves, and a word that changes when it begins anew.
+        return [(self._instance, self._address, 8)] if self._in_place else []
+
+    @property
+    def second(self) -> object:
+        """Of two numbers with a normal distribution that are drawn together, the second, until it is given out."""
+        return self._instance.gauss_next  # type: ignore[attr-defined]
 
     def trace(self) -> object:
-        # Of two numbers with a normal distribution that are drawn together, it keeps the second.
-        word = super().trace() if self._word is None else self._word.value
-        return word, getattr(self._instance, "gauss_next", None)
+        return super().trace(), self.second
 
     def save(self) -> Any:
         return self._instance.getstate()
@@ -55,30 +66,59 @@ class _KeptPython(_PythonRandom):
 class _KeptNumpy(_NumpyRandom):
     """``numpy.random``."""
 
-    _generator: Any = None
-    _word: Any = None
+    def __init__(self) -> None:
+        self._numpy: Any = sys.modules.get("numpy")
+        self._generator: Any = None
+
+    @property
+    def has_another_generator(self) -> bool:
+        """Whether it was given one since its places were asked for."""
+        return (
+            self._numpy is not None and self._numpy.random.mtrand._rand._bit_generator is not self._generator
+        )
+
+    def places(self) -> list[_Place]:
+        if self._numpy is None:
+            return []
+        whole = self._numpy.random.mtrand._rand
+        generator = self._generator = whole._bit_generator
+        if sys.implementation.name != "cpython" or type(generator).__name__ != "MT19937":
+            return []
+        # Of the object, all but its head: which generator it has, and the second of two normal numbers.
+        head = object.__basicsize__
+        return [
+            (generator, generator.ctypes.state_address + 623 * 4, 8),
+            (whole, id(whole) + head, (type(whole).__basicsize__ - head) // 4 * 4),
+        ]
 
     def trace(self) -> object:
-        if (numpy := sys.modules.get("numpy")) is None:
-            return None
-        generator = numpy.random.mtrand._rand._bit_generator
-        if generator is not self._generator:
-            self._generator, self._word = generator, None
-            if type(generator).__name__ == "MT19937":
-                self._word = ctypes.c_uint64.from_address(generator.ctypes.state_address + 623 * 4)
-        return super().trace() if self._word is None else self._word.value
+        return None if self._numpy is None else repr(self._numpy.random.get_state(legacy=False))
 
     def save(self) -> Any:
-        numpy = sys.modules.get("numpy")
-        return None if numpy is None else numpy.random.get_state(legacy=False)
+        return None if self._numpy is None else self._numpy.random.get_state(legacy=False)
 
     def restore(self, saved: Any) -> None:
-        if saved is not None and (numpy := sys.modules.get("numpy")) is not None:
-            numpy.random.set_state(saved)
+        if saved is not None:
+            self._numpy.random.set_state(saved)
 
 
 class _KeptTorch(_TorchRandom):
     """torch's generator on the CPU."""
+
+    #: Where its numbers lie in it: found once, with a generator that nobody else has.
+    _at: ClassVar[int | None] = None
+
+    def places(self) -> list[_Place]:
+        if _KeptTorch._at is None:
+            _KeptTorch._at = _find_in(torch.Generator())
+        generator, at = torch.default_generator, _KeptTorch._at
+        if at == 0:
+            return []
+        start = int(generator._cdata) + at  # type: ignore[attr-defined]
+        return [
+            (generator, start, _TORCH_HEAD + 4),
+            (generator, start + _TORCH_HEAD + 624 * 4, _TORCH_SECOND),
+        ]
 
     def trace(self) -> object:
         # All of it: it, too, keeps one of two normal numbers.
@@ -92,15 +132,50 @@ class _KeptTorch(_TorchRandom):
         torch.default_generator.set_state(saved)
 
 
+#: Bytes before torch's 624 words (the seed, how many are left, whether there are any, which is next), and after them
+#: (a second normal number of each of two precisions, and whether there is one).
+_TORCH_HEAD = 20
+_TORCH_SECOND = 28
+
+
+def _find_in(generator: torch.Generator) -> int:
+    """How far into torch's object the seed and the numbers lie; 0 if they do not lie as expected."""
+    address = getattr(generator, "_cdata", 0)
+    if not address or sys.byteorder != "little":
+        return 0
+    torch.rand(1, generator=generator)
+    # As torch writes it down: seed, left, whether there are any, next, in 8, 4, 4 and 8 bytes; then words in 8 each.
+    written = bytes(generator.get_state().numpy())
+    seed, left, _, following, *words = struct.unpack_from("<Qiiq624Q", written)
+    parts = struct.pack("<Qi", seed, left), struct.pack("<I624I", following, *words)
+    for at in range(0, 256, 8):
+        if ctypes.string_at(address + at, 12) != parts[0]:
+            continue
+        if ctypes.string_at(address + at + 16, len(parts[1])) == parts[1] and _keeps_second(generator, at):
+            return at
+    return 0
+
+
+def _keeps_second(generator: torch.Generator, at: int) -> bool:
+    """Whether it shows behind the words that the second of two normal numbers is given out."""
+    place = int(generator._cdata) + at + _TORCH_HEAD + 624 * 4  # type: ignore[attr-defined]
+    seen = []
+    for _ in range(3):
+        seen.append(ctypes.string_at(place, _TORCH_SECOND))
+        torch.randn(1, generator=generator)
+    return seen[0] != seen[1] and seen[1] != seen[2]
+
+
 class OwnSeeds:
     """Seeds what a dataset uses, as `Seeds` does, and puts back what was there before."""
 
     def __init__(self, seed: int, epoch: int) -> None:
         self._seed, self._epoch = seed & 0xFFFF_FFFF_FFFF_FFFF, epoch
-        self._sources: tuple[_Kept, _Kept, _Kept] = (_KeptPython(), _KeptNumpy(), _KeptTorch())
+        self._python, self._numpy = _KeptPython(), _KeptNumpy()
+        self._instance: Any = random._inst
+        self._sources: tuple[_Kept, ...] = (self._python, self._numpy, _KeptTorch())
         self._used: list[_Kept] = []
-        self._traces: tuple[object, ...] = ()
-        self._saved: list[Any] = []
+        self._saved: dict[_Kept, Any] = {}
 
     @property
     def active(self) -> bool:
@@ -113,31 +188,56 @@ class OwnSeeds:
         for source in self._used:
             source.seed(seed)
 
-    def _trace(self) -> tuple[object, ...]:
-        one, two, three = self._sources
-        return one.trace(), two.trace(), three.trace()
+    def _watch(self) -> None:
+        """Look from now on: in memory, at a hundredth of the cost, or else at traces."""
+        places = [(source, place) for source in self._sources for place in source.places()]
+        self._of = [source for source, _ in places]
+        self._places = Places([place for _, place in places])
+        self._second = self._python.second
+        self._traces = {source: source.trace() for source in self._sources if source not in self._of}
+
+    def _drawn_from(self, bits: int) -> Sequence[_Kept]:
+        """The sources from which somebody has drawn since this was last asked; in these places it shows."""
+        second = self._python.second
+        drawn = {source for number, source in enumerate(self._of) if bits >> number & 1}
+        if second is not self._second:
+            self._second = second
+            drawn.add(self._python)
+        for source, before in self._traces.items():
+            if (trace := source.trace()) != before:
+                self._traces[source] = trace
+                drawn.add(source)
+        if self._numpy in drawn and self._numpy.has_another_generator:
+            self._watch()
+        return tuple(drawn)
 
     def begin(self) -> None:
         """A batch begins."""
-        traces = self._trace()
-        if traces != self._traces:
-            # Somebody has drawn since the last batch.
-            self._traces, self._saved = traces, [source.save() for source in self._sources]
+        if not self._saved:
+            self._watch()
+            self._saved = {source: source.save() for source in self._sources}
+            return
+        bits = self._places.changed()
+        if bits or self._traces or self._instance.gauss_next is not self._second:
+            for source in self._drawn_from(bits):
+                self._saved[source] = source.save()
 
     def must_repeat(self) -> bool:
         """The batch is made: put everything back. Whether to make it again, as what it used was not seeded."""
-        traces, repeat = self._trace(), False
-        if traces == self._traces and not self._used:
+        bits = self._places.changed()
+        if not (bits or self._used or self._traces) and self._instance.gauss_next is self._second:
             return False
-        for source, before, after, saved in zip(
-            self._sources, self._traces, traces, self._saved, strict=True
-        ):
-            if before != after or source in self._used:
-                source.restore(saved)
-            if before != after and source not in self._used:
-                self._used.append(source)
-                repeat = True
-        return repeat
+        drawn = self._drawn_from(bits)
+        for source in {*drawn, *self._used}:
+            source.restore(self._saved[source])
+        self._drawn_from(self._places.changed())  # that was not somebody
+        new = [source for source in self._sources if source in drawn and source not in self._used]
+        self._used += new
+        return bool(new)
+
+
+#: In place of a batch of which there is more to say than what it is.
+NOT_MADE = object()
 
 
 class Hand:
@@ -155,6 +255,30 @@ class Hand:
         self._draws = type(setup.dataset) not in (list, tuple, range)
         if setup.native is not None:
             self._plain = self._natively
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether batches are rows that Python makes and that draw no random numbers, as far as is known."""
+        return self._stack is not None and self._setup.native is None and not self._seeds.active
+
+    def rows(self, index: list[Any]) -> Any:
+        """The batch alone, if it is as plain as the last one; or else `NOT_MADE`, and nothing has happened."""
+        assert self._stack is not None
+        if not self._draws:
+            try:
+                return self._stack.batch(self._plain, index)
+            except Exception:
+                return NOT_MADE
+        self._seeds.begin()
+        made = NOT_MADE
+        try:
+            made = self._stack.batch(self._plain, index)
+        except Exception:
+            pass
+        except BaseException:
+            self._seeds.must_repeat()
+            raise
+        return NOT_MADE if self._seeds.must_repeat() else made
 
     def make(self, index: Any) -> Parcel:
         """A batch: what it is, the batch, and the samples that failed, as a worker says it."""

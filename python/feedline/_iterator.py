@@ -29,13 +29,14 @@ from feedline._auto import Totals, Watch
 from feedline._demand import Demand
 from feedline._engine import Board, Collected, Hold
 from feedline._failure import Failed, OwnError, Raise, failure
-from feedline._hand import Hand
+from feedline._hand import NOT_MADE, Hand
 from feedline._machine import private_bytes
 from feedline._order import Order, views
 from feedline._pace import Pace
 from feedline._place import Place, Placed
 from feedline._report import Report
 from feedline._sheaf import Sheaf
+from feedline._stretch import Stretch
 from feedline._team import Processes, Threads, death
 from feedline._trace import JOURNAL, Trace
 from feedline._worker import (
@@ -126,6 +127,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         # If it changes by itself: when to look, and with what the consumer makes batches where workers do not pay.
         self._watch: Watch | None = None
         self._hand: Hand | None = None
+        self._stretch = Stretch()
         self._inline = False
         self._loader_stack: Any = None
         if self._tuning is not None:
@@ -328,19 +330,67 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
 
     def _next_own(self) -> Any:
         """The next batch, made by the consumer itself."""
-        began, pace = time.monotonic(), self._pace
+        if self._stretch.left and (made := self._make_unseen()) is not NOT_MADE:
+            return self._arrival(made)
+        began, pace, unseen = time.monotonic(), self._pace, self._count_unseen()
         pace.asked(began)
-        made = self._make_own()
-        if made is None:
+        outcome = self._make_own()
+        if outcome is None:
             self._finish()
         now = time.monotonic()
-        self._waited += now - began
+        hidden = self._stretch.hidden(unseen, began, now)
+        pace.steps -= hidden
+        self._waited += now - began + hidden
         self._tune(now)
         pace.handed_over(now)
-        outcome = made[0]
-        if isinstance(outcome, Raise):
-            outcome.now()
-        return self._arrival(outcome, None)
+        self._stretch.begin(unseen, now, self._may_go_unseen())
+        if isinstance(outcome[0], Raise):
+            outcome[0].now()
+        return self._arrival(outcome[0], None)
+
+    def _make_unseen(self) -> Any:
+        """A batch as plain as the last one; `NOT_MADE` if it is not, or there are no more."""
+        try:
+            index = next(self._sampler_iter)
+        except StopIteration:
+            self._exhausted = True
+            return NOT_MADE
+        stretch, rows = self._stretch, len(index)
+        stretch.left -= 1
+        stretch.batches += 1
+        stretch.rows += rows
+        self._progress.delivered += 1
+        made = self._own_rows(index if type(index) is list else list(index))
+        if made is NOT_MADE:
+            stretch.batches -= 1
+            stretch.rows -= rows
+            self._progress.delivered -= 1
+            self._count_unseen()
+            self._drawn.append((self._sent, index, None))
+            self._sent += 1
+        return made
+
+    def _count_unseen(self) -> int:
+        """Count what went unseen."""
+        batches, rows = self._stretch.counted()
+        if batches:
+            self._sent += batches
+            self._yielded += batches
+            self._batches_out += batches
+            self._units_out += rows
+            self._pace.rows += rows
+        return batches
+
+    def _may_go_unseen(self) -> bool:
+        """Whether nothing but its number is to be noted of the next batch."""
+        hand, progress = self._hand, self._progress
+        if not (
+            self._inline and hand is not None and hand.is_plain and self._watch and self._watch.tuning.is_sure
+        ):
+            return False
+        self._own_rows = hand.rows
+        plain = not self._drawn and not progress.beyond and self._sent == progress.delivered
+        return plain and self._stateful_sampler is None and self._is_in_rows()
 
     def _make_own(self) -> tuple[Any] | None:
         """A batch that the consumer makes itself, or what became of it; ``None`` if there are no more."""
@@ -410,6 +460,8 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         self._epochs += 1
         # The next epoch has other seeds, and what happened between the two has nothing to do with loading.
         self._hand = None
+        self._count_unseen()
+        self._stretch.forget()
         if self._watch is not None:
             self._watch.pause()
         self._epoch_began = self._totals(time.monotonic())
@@ -578,6 +630,8 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
             return bound[0]
         if self._inline and not self._deliveries:
             return self._next_own()
+        if self._stretch.batches:
+            self._count_unseen()
         began, pace = time.monotonic(), self._pace
         pace.asked(began)
         if not self._shutdown and (pace.is_large or not self._deliveries):
@@ -960,6 +1014,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
 
     def _tell(self, report: Report) -> None:
         """Bring the figures up to date."""
+        self._count_unseen()
         pace, learned = self._pace, self._learned
         if self._tuning is not None or self._setup.demand is not None:
             report.path, report.why = self._path()

@@ -326,19 +326,25 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
                 self._chosen = "thread", "volumes are read and changed without the GIL"
             elif self.workers == "auto" and self._native() is None:
                 self._choose_workers()
-        if (
-            self.workers == "auto"
-            and self._options.workers == "thread"
-            and not _is_of_volumes(self.dataset)
-            and self._report.is_held_by_python()
-        ):
-            self._chosen = (
-                "process",
-                "threads were found to wait for each other, because one can run Python at a time",
-            )
+        self._become_processes()
         if self.num_workers > 0:
             return WorkerIter(self)
         return TracedInlineIter(self) if self.trace else InlineIter(self)
+
+    def _become_processes(self) -> bool:
+        """Choose processes, if threads were chosen and have turned out to wait for each other. Whether it is so."""
+        if (
+            self.workers != "auto"
+            or self._options.workers != "thread"
+            or _is_of_volumes(self.dataset)
+            or not self._report.is_held_by_python()
+        ):
+            return False
+        self._chosen = (
+            "process",
+            "threads were found to wait for each other, because one can run Python at a time",
+        )
+        return True
 
     def _trace_file(self) -> TraceFile:
         """Where the timeline goes; begun with the first iterator."""
@@ -364,10 +370,15 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
                 set_generator(generator_of(self), self._resume)
                 load_sampler(self, self._resume)
                 self._resume = None
-        if self.persistent_workers and (tuning := self._tuning_now()) is not None:
-            # A stream's workers read parts of it by their number: others must begin anew.
-            former: Any = self._iterator
-            if isinstance(former, WorkerIter) and former.is_stale(tuning):
+        former: Any = self._iterator
+        if isinstance(former, WorkerIter):  # which it is only if its workers persist
+            # A stream's workers read parts of it by their number: others must begin anew; and so must those of
+            # another kind, with the seeds of these: batches do not depend on who makes them.
+            tuning, progress = self._tuning_now(), self._progress
+            other = progress is not None and not progress.under_way and self._become_processes()
+            if other and progress is not None:
+                self._resume = progress.place()
+            if other or (tuning is not None and former.is_stale(tuning)):
                 former._shutdown_workers()
                 self._iterator = None
         return super().__iter__()

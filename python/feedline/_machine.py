@@ -30,9 +30,11 @@ class Machine:
     def processors(self) -> float:
         """Processors for this rank; of the last one, a quota may leave a part."""
         allowed = float(affinity())
-        for group in self._groups():
-            words = self._read(group / "cpu.max").split()
-            if len(words) == 2 and words[0].isdecimal() and int(words[1]) > 0:
+        for group in self._groups("cpu"):
+            words = self._read(group / "cpu.max").split() or [
+                self._read(group / name).strip() for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+            ]
+            if len(words) == 2 and all(word.isdecimal() for word in words) and int(words[1]) > 0:
                 allowed = min(allowed, int(words[0]) / int(words[1]))
         return allowed / self.ranks
 
@@ -42,36 +44,45 @@ class Machine:
         for line in self._read(self._root / "proc/meminfo").splitlines():
             if line.startswith("MemAvailable:"):
                 free = 1024 * int(line.split()[1])
-        for group in self._groups():
-            limit, used = (
-                self._read(group / "memory.max").strip(),
-                self._read(group / "memory.current").strip(),
-            )
-            if limit.isdecimal() and used.isdecimal():
-                # What it caches of files is used, and is given up before anything fails.
-                cached = self._cached(self._read(group / "memory.stat"))
-                free = min(free, max(0, int(limit) - int(used) + cached))
+        for group in self._groups("memory"):
+            for names in (
+                ("memory.max", "memory.current"),
+                ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+            ):
+                limit, used = (self._read(group / name).strip() for name in names)
+                if limit.isdecimal() and used.isdecimal():
+                    # What it caches of files is used, and is given up before anything fails.
+                    cached = self._cached(self._read(group / "memory.stat"))
+                    free = min(free, max(0, int(limit) - int(used) + cached))
         return free // self.ranks
 
-    def _groups(self) -> Iterator[Path]:
-        """The folders of this process's control group and of those around it: each may set a limit."""
-        own = next(
-            (
-                line[3:]
-                for line in self._read(self._root / "proc/self/cgroup").splitlines()
-                if line[:3] == "0::"
-            ),
-            "/",
-        )
+    def _groups(self, controller: str) -> Iterator[Path]:
+        """The folders of this process's control group and of those around it: each may set a limit.
+
+        In the second version all controllers have one tree; in the first, each has its own, and both may be there.
+        """
         top = self._root / "sys/fs/cgroup"
-        parts = [part for part in own.split("/") if part and part != ".."]
-        for length in range(len(parts), -1, -1):
-            yield top.joinpath(*parts[:length])
+        trees = {"": top}
+        own = {"": "/"}
+        for line in self._read(self._root / "proc/self/cgroup").splitlines():
+            _, names, path = (*line.split(":", 2), "", "")[:3]
+            if names == "":
+                own[""] = path
+            elif controller in names.split(","):
+                own[controller] = path
+                # By both names, as systemd mounts it, or by its own.
+                trees[controller] = top / names if (top / names).is_dir() else top / controller
+        for tree, path in own.items():
+            parts = [part for part in path.split("/") if part and part != ".."]
+            for length in range(len(parts), -1, -1):
+                yield trees[tree].joinpath(*parts[:length])
 
     @staticmethod
     def _cached(stat: str) -> int:
         words = dict(line.split() for line in stat.splitlines() if line.count(" ") == 1)
-        return int(words.get("inactive_file", 0)) + int(words.get("active_file", 0))
+        # The first version also sums up what groups inside hold, and only that is to be compared with its limit.
+        names = ("inactive_file", "active_file")
+        return sum(int(words.get(f"total_{name}", words.get(name, 0))) for name in names)
 
     @staticmethod
     def _read(path: Path) -> str:

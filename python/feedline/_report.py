@@ -126,9 +126,12 @@ class Report:
         self._refresh()
         busy = sum(gauge["busy_s"] for gauge in self.gauges)
         processor = sum(gauge.get("processor_s", 0.0) for gauge in self.gauges)
-        # All together had about one processor, while they were busy for longer than that.
-        held = 0.7 * self.elapsed < processor < 1.3 * self.elapsed < busy
-        return self.under_gil and self.workers > 1 and held
+        # All together had about one processor,
+        one = 0.7 * self.elapsed < processor < 1.3 * self.elapsed
+        # while they were busy for longer than that; or because auto has found that more of them bring nothing.
+        crowd = self.workers > 1 and busy > 1.3 * self.elapsed
+        alone = self.workers == 1 and self.tuning is not None and self.tuning.has_left_more
+        return self.under_gil and one and (crowd or (alone and self.waiting > 0.5 * self.elapsed))
 
     def _limit(self, share: float, busy: float, alive: float, processor: float) -> str:
         """What limits, and what could be changed."""

@@ -17,6 +17,7 @@ import torch
 from feedline import DataLoader
 from feedline._auto import COOLDOWN, Auto, Totals, Tuning, Watch
 from feedline._machine import Machine
+from feedline._stretch import BATCHES, Stretch
 from torch.utils.data import IterableDataset, get_worker_info
 
 KINDS = ("process", "thread")
@@ -210,6 +211,165 @@ def test_the_consumer_makes_batches_itself_without_touching_the_generators() -> 
     assert torch.equal(torch.get_rng_state(), state[2])
 
 
+def test_what_draws_numbers_is_found_whoever_drew_before() -> None:
+    """The second of two normal numbers is given out without a trace in the generator itself."""
+    from feedline._hand import OwnSeeds
+
+    draws = {
+        "python": lambda: random.gauss(0, 1),
+        "numpy": np.random.randn,
+        "torch": lambda: torch.randn(1),
+        "torch, double": lambda: torch.randn(1, dtype=torch.float64),
+        "torch, many": lambda: torch.randn(64),
+        "python, once around": lambda: [random.getrandbits(32) for _ in range(624)],
+        "numpy, once around": lambda: np.random.randint(0, 2**32, 624, dtype=np.uint32),
+        "torch, once around": lambda: torch.randint(0, 2**31, (624,), dtype=torch.int32),
+    }
+    for name, draw in draws.items():
+        seeds = OwnSeeds(1, 0)
+        for before in range(3):
+            for _ in range(before):
+                draw()  # the training loop
+            seeds.begin()
+            assert not seeds.must_repeat(), "nothing was drawn"
+            seeds.begin()
+            state = str((random.getstate(), np.random.get_state(), torch.get_rng_state().tolist()))
+            draw()
+            seeds._used.clear()
+            assert seeds.must_repeat(), name
+            now = str((random.getstate(), np.random.get_state(), torch.get_rng_state().tolist()))
+            assert now == state, name
+            seeds._used.clear()
+
+
+def test_another_generator_of_numpy_is_watched_like_the_first() -> None:
+    from feedline._hand import OwnSeeds
+
+    former: Any = np.random.get_bit_generator()
+    seeds = OwnSeeds(1, 0)
+    seeds.begin()
+    try:
+        np.random.set_bit_generator(np.random.MT19937(3))
+        for _ in range(2):
+            seeds._used.clear()
+            seeds.begin()
+            assert not seeds.must_repeat()
+            before = np.random.get_state()[2]
+            np.random.rand()
+            assert seeds.must_repeat()
+            assert np.random.get_state()[2] == before
+            np.random.set_bit_generator(np.random.PCG64(3))
+            seeds.begin()
+            seeds._used.clear()
+            np.random.rand()
+            assert seeds.must_repeat()
+            np.random.set_bit_generator(np.random.MT19937(4))
+    finally:
+        np.random.set_bit_generator(former)
+
+
+class Later(Plain):
+    """Draws random numbers only from some sample on."""
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.full((4,), random.random() if index >= 500 else float(index), dtype=torch.float64)
+
+
+def alone(loader: DataLoader[Any]) -> Any:
+    """An iterator whose consumer makes all batches itself."""
+    assert loader._tuning is not None
+    loader._tuning.inline = loader._tuning.is_sure = True
+    return iter(loader)
+
+
+class Steady(Stretch):
+    """So many batches pass without a look, however long they take."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__()
+        self.length = length
+
+    def begin(self, batches: int, now: float, may: bool) -> None:
+        self.left = self.length if may else 0
+
+
+def unseen(iterator: Any, batches: int) -> None:
+    iterator._stretch = Steady(batches)
+
+
+def test_samples_that_begin_to_draw_are_seeded_in_the_middle_of_a_stretch() -> None:
+    want = [
+        batch.tolist() for batch in DataLoader(Later(700), batch_size=5, num_workers=1, generator=seeded())
+    ]
+    loader = DataLoader(Later(700), batch_size=5, num_workers="auto", generator=seeded())
+    iterator = alone(loader)
+    unseen(iterator, 7)
+    random.seed(3)
+    state, looked, got = random.getstate(), 0, []
+    for batch in iterator:
+        got.append(batch.tolist())
+        looked += not iterator._stretch.batches
+        assert random.getstate() == state
+    assert got == want
+    assert looked < 80, "of the first hundred, most were not looked at"
+    assert loader.stats()["rows"] == 700
+
+
+def seeded() -> torch.Generator:
+    return torch.Generator().manual_seed(1)
+
+
+@pytest.mark.parametrize("sampler", [{"shuffle": True}, {"batch_sampler": [[3, 1], [2], [5, 4, 0]] * 20}])
+def test_a_state_of_any_moment_of_a_stretch_goes_on(sampler: dict[str, Any]) -> None:
+    arguments = sampler if "batch_sampler" in sampler else {**sampler, "batch_size": 3}
+
+    def loader() -> DataLoader[Any]:
+        return DataLoader(Plain(), num_workers="auto", generator=seeded(), **arguments)
+
+    want = [batch.tolist() for batch in DataLoader(Plain(), generator=seeded(), **arguments)]
+    for taken in range(0, len(want), 5):
+        iterator = alone(first := loader())
+        unseen(iterator, 4)
+        got = [next(iterator).tolist() for _ in range(taken)]
+        other = loader()
+        other.load_state_dict(first.state_dict())
+        if taken % 2:
+            iterator._inline = False
+            iterator._resize(1)
+            assert [batch.tolist() for batch in iterator] == want[taken:], "workers go on where it was"
+        assert got + [batch.tolist() for batch in other] == want
+
+
+def test_a_failure_in_a_stretch_costs_one_batch() -> None:
+    iterator = alone(DataLoader(Fails(60), batch_size=2, num_workers="auto"))
+    got, failed = [], 0
+    unseen(iterator, 9)
+    while True:
+        try:
+            got.append(next(iterator)[0, 0].item())
+        except StopIteration:
+            break
+        except KeyError:
+            failed += 1
+    assert failed == 1
+    assert got == [number for number in range(0, 60, 2) if number != 6]
+
+
+def test_the_time_of_batches_that_were_not_seen_is_that_of_those_that_were() -> None:
+    stretch = Stretch()
+    stretch.begin(0, 1.0, True)
+    assert stretch.left == 0, "one must have been seen before"
+    stretch.begin(0, 1.00001, True)
+    assert stretch.left == BATCHES
+    stretch.batches, stretch.rows = 10, 100
+    assert stretch.counted() == (10, 100)
+    assert stretch.left == 0
+    assert stretch.hidden(10, 1.001, 1.00101) == pytest.approx(1e-4)
+    assert stretch.hidden(10, 1.001, 1.101) == pytest.approx(0.001, rel=0.02), "no longer than it was"
+    stretch.begin(10, 1.1, True)
+    assert stretch.left == 0, "batches that take their time are all seen"
+
+
 class Fails(Plain):
     """One sample cannot be loaded."""
 
@@ -364,6 +524,37 @@ def test_no_more_workers_than_memory_allows() -> None:
         assert tuning.now <= before, "what is there is not more than what is held"
 
 
+def test_a_try_of_fewer_ends_when_the_consumer_waits() -> None:
+    tuning = Tuning(Still())
+    watch = Watch(tuning, afresh=False)
+    tuning.workers = 4
+    total = Totals(0.0, 0, 0, 0, 8, 0.0, 0.0, 0.1, 0.1)
+
+    def later(seconds: float, batches: int, blocked: float) -> int | None:
+        nonlocal total
+        t = total
+        total = Totals(
+            t.now + seconds,
+            t.batches + batches,
+            t.samples + 8 * batches,
+            t.taken + 8 * batches,
+            t.made + 8 * batches,
+            t.waited + blocked,
+            t.blocked + blocked,
+            t.busy + 0.1 * batches,
+            t.processor + 0.1 * batches,
+        )
+        return watch.look(total, tuning.workers, 50, False)
+
+    later(0.02, 1, 0.0)
+    tuning.decide = lambda *_: setattr(tuning, "workers", 3) or 3  # type: ignore[method-assign, func-returns-value]
+    assert later(0.6, 10, 0.0) == 3
+    tuning.decide = lambda *_: 4  # type: ignore[method-assign]
+    assert later(0.02, 1, 0.0) is None, "what is ready is not gone yet"
+    assert later(0.02, 1, 0.005) is None, "once is not enough"
+    assert later(0.02, 1, 0.02) == 4, "it waits, and need not do so for longer"
+
+
 # What the machine has
 
 
@@ -395,6 +586,45 @@ def test_quotas_of_all_groups_and_other_ranks_are_heeded(tmp_path: Path, monkeyp
     write(tmp_path, {"sys/fs/cgroup/pod/cpu.max": "150000 100000\n"})
     assert machine.processors() == 1.5, "it is read anew"
     assert Machine(str(tmp_path / "nothing"), {}).processors() == 16.0
+
+
+def test_groups_of_the_first_version_are_heeded_too(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("feedline._machine.affinity", lambda: 16)
+    write(
+        tmp_path,
+        {
+            "proc/self/cgroup": "5:memory:/pod\n4:cpu,cpuacct:/pod/job\n1:name=systemd:/x\n0::/pod\n",
+            "proc/meminfo": "MemAvailable:   4000 kB\n",
+            "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us": "-1\n",
+            "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us": "100000\n",
+            "sys/fs/cgroup/cpu,cpuacct/pod/cpu.cfs_quota_us": "250000\n",
+            "sys/fs/cgroup/cpu,cpuacct/pod/cpu.cfs_period_us": "100000\n",
+            "sys/fs/cgroup/cpu,cpuacct/pod/job/cpu.cfs_quota_us": "800000\n",
+            "sys/fs/cgroup/cpu,cpuacct/pod/job/cpu.cfs_period_us": "100000\n",
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+            "sys/fs/cgroup/memory/memory.usage_in_bytes": "7000000\n",
+            "sys/fs/cgroup/memory/pod/memory.limit_in_bytes": "3000000\n",
+            "sys/fs/cgroup/memory/pod/memory.usage_in_bytes": "2500000\n",
+            "sys/fs/cgroup/memory/pod/memory.stat": "inactive_file 1\ntotal_inactive_file 300000\n",
+        },
+    )
+    machine = Machine(str(tmp_path), {})
+    assert (machine.processors(), machine.memory()) == (2.5, 800_000)
+    write(tmp_path, {"sys/fs/cgroup/cpu,cpuacct/pod/job/cpu.cfs_quota_us": "50000\n"})
+    assert machine.processors() == 0.5, "it is read anew"
+    # A container sees its own group at the top, and may know the controller by its own name alone.
+    write(
+        tmp_path / "inside",
+        {
+            "proc/self/cgroup": "4:cpu,cpuacct:/docker/0123\n5:memory:/docker/0123\n",
+            "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "300000\n",
+            "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": "5000\n",
+            "sys/fs/cgroup/memory/memory.usage_in_bytes": "1000\n",
+        },
+    )
+    inside = Machine(str(tmp_path / "inside"), {})
+    assert (inside.processors(), inside.memory()) == (3.0, 4000)
 
 
 # What is asked for
@@ -498,14 +728,55 @@ def test_what_needs_no_workers_says_so() -> None:
     assert "no workers are needed" in loader.explain()
 
 
-def test_threads_that_wait_for_python_become_processes_in_the_next_epoch() -> None:
-    loader = DataLoader(Plain(), batch_size=4, num_workers="auto", workers="auto")
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("settled", [1, 2])
+def test_threads_that_wait_for_python_become_processes_in_the_next_epoch(
+    persistent: bool, settled: int
+) -> None:
+    want = expected(3, persistent_workers=persistent)
+    torch.manual_seed(0)
+    # With a timeout, so that it is always workers that make batches.
+    loader = DataLoader(
+        Numbers(),
+        batch_size=5,
+        shuffle=True,
+        num_workers="auto",
+        workers="auto",
+        timeout=SOON,
+        persistent_workers=persistent,
+    )
+    loader._chosen = "thread", "Python was hardly held"
+    assert rows(loader) == want[0]
+    assert "worker threads" in loader.explain()
+    # As if they had been watched for longer. One thread is left if more of them brought nothing.
+    gauge = {"busy_s": 10.0, "waiting_s": 0.0, "processor_s": 10.0 / settled, "units": 100, "runs": 10}
+    report, tuning = loader._report, loader._tuning
+    assert tuning is not None
+    tuning.workers, tuning.processors, tuning.changes = settled, 2.0, 1
+
+    def refresh(report: Any) -> None:
+        report.gauges, report.elapsed, report.waiting = [gauge] * settled, 10.0, 9.0
+        report.workers = settled
+
+    report.refresh = refresh
+    assert "What limits is Python" in report.explain()
+    assert rows(loader) == want[1]
+    assert "worker processes (threads were found to wait" in loader.explain()
+    assert rows(loader) == want[2]
+
+
+def test_one_thread_that_is_enough_stays_one() -> None:
+    loader = DataLoader(Plain(), batch_size=4, num_workers="auto", workers="auto", timeout=SOON)
     loader._chosen = "thread", "Python was hardly held"
     list(loader)
-    assert "worker threads" in loader.explain()
-    gauge = {"busy_s": 10.0, "waiting_s": 0.0, "processor_s": 5.0, "units": 100, "runs": 10}
-    loader._report.gauges, loader._report.elapsed = [gauge, gauge], 10.0
-    loader._report.workers = 2
-    assert "What limits is Python" in loader._report._limit(1.0, 20.0, 20.0, 10.0)
-    list(loader)
-    assert "worker processes (threads were found to wait" in loader.explain()
+    tuning, report = loader._tuning, loader._report
+    assert tuning is not None
+    gauge = {"busy_s": 10.0, "waiting_s": 0.0, "processor_s": 9.0, "units": 100, "runs": 10}
+    report.gauges, report.elapsed, report.workers = [gauge], 10.0, 1
+    tuning.workers, tuning.processors, tuning.changes = 1, 2.0, 1
+    report.waiting = 0.1
+    assert not report.is_held_by_python(), "nobody waits for it"
+    report.waiting = 9.0
+    assert report.is_held_by_python()
+    tuning.processors = 1.0
+    assert not report.is_held_by_python(), "there is no other processor"

@@ -9,6 +9,7 @@
 //! | `files.rs` | images and tensors in files, made into rows without Python |
 //! | `text.rs` | texts, made into batches without Python |
 //! | `parcel.rs` | any other batch: a pickle with its arrays beside it |
+//! | `places.rs` | memory that others write to: whether they have |
 //! | `shared_cache.rs` | what a dataset keeps for all workers |
 //! | `tuner.rs` | how many workers there should be |
 //! | `volumes.rs` | volumes of medicine in files |
@@ -20,6 +21,7 @@ mod columns;
 mod files;
 mod memory;
 mod parcel;
+mod places;
 mod seat;
 mod shared_cache;
 mod text;
@@ -63,6 +65,7 @@ mod _engine {
         command,
         files::{FileRows, list_folder},
         memory::{Commons, Hold, Lent},
+        places::Places,
         sample_seed,
         seat::{Claim, Seat},
         shared_cache::{Kept, SharedCache, Turn},
