@@ -61,7 +61,7 @@ mod _engine {
         board::{Board, Collected},
         columns::Columns,
         command,
-        files::{FileRows, list_folder},
+        files::{FileRows, list_folder, list_table},
         memory::{Commons, Hold},
         sample_seed,
         seat::{Claim, Seat},
