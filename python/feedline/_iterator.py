@@ -110,10 +110,11 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         if self._prefetch_factor <= 0:
             raise AssertionError("prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter")
         self._options = options = loader._options
-        self._ground = Ground(loader._commons())
+        self._native = loader._native()
+        threads = self._native is not None or options.workers == "thread"
+        self._ground = Ground(loader._commons(private=threads))
         self._learned = loader._learned
         self._streams = self._dataset_kind == _DatasetKind.Iterable
-        self._native = loader._native()
         self._rows_wanted = options.dispatch != "batch" and (self._native is not None or loader._makes_rows())
         self._tuning = loader._tuning_now()
         auto = self._tuning is not None
@@ -188,7 +189,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         )
         self._setup = setup
         self._team: Processes | Threads
-        if self._native is not None or options.workers == "thread":
+        if threads:
             self._team = Threads(setup)
             if loader._is_grouped() and not (auto or self._bound_to_worker):
                 # Samples are large, and what they are made of is: a thread that waits for a processor has both.

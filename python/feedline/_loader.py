@@ -228,11 +228,17 @@ class DataLoader(torch.utils.data.DataLoader[T_co]):
         """Whether many samples are made of the same large thing, which is kept for as long as they are made."""
         return _is_of_volumes(self.dataset)
 
-    def _commons(self) -> Commons:
-        """The memory of this loader's batches, kept from epoch to epoch; in a forked process, its own."""
-        if self._shared is None or self._shared_by != os.getpid():
-            self._shared, self._shared_by = Commons(), os.getpid()
-            self._learned = Learned()
+    def _commons(self, private: bool) -> Commons:
+        """The memory of this loader's batches, kept from epoch to epoch; in a forked process, its own.
+
+        Threads need not share it with other processes, and private memory can have huge pages.
+        """
+        if self._shared is not None and self._shared_by == os.getpid():
+            if (self._shared.fd is None) == private:
+                return self._shared
+            self._arrival = None  # it has locked pages of the other
+        self._shared, self._shared_by = Commons.private() if private else Commons(), os.getpid()
+        self._learned = Learned()
         return self._shared
 
     def _makes_rows(self) -> bool:

@@ -14,7 +14,7 @@ import random
 from collections.abc import Iterable, Sequence
 from copy import copy
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from feedline import _engine
 
@@ -31,6 +31,10 @@ class NativeDataset:
     ``[index]`` gives an array and its label; under `feedline.DataLoader`, threads make whole batches.
     """
 
+    #: The names of the classes, where they have some, and the label of each.
+    classes: list[str]
+    class_to_idx: dict[str, int]
+
     def __init__(self, paths: Iterable[Place], labels: Iterable[int] | None) -> None:
         """List files, and labels if there are any."""
         self.paths: list[Any] = [os.fspath(path) for path in paths]
@@ -40,6 +44,31 @@ class NativeDataset:
             raise ValueError(
                 f"there are {len(self.targets)} labels for {len(self.paths)} files; give one for each"
             )
+
+    @classmethod
+    def table(
+        cls,
+        table: str | os.PathLike[str],
+        path: str = "path",
+        label: str | None = "label",
+        delimiter: str | None = None,
+        **options: Any,
+    ) -> Self:
+        """Files listed in a table, a CSV or TSV file whose first line has the names of its columns.
+
+        Args:
+            table: the file. Paths in it that are relative begin in its folder.
+            path: the column of paths.
+            label: the column of labels: whole numbers, or names, which are sorted and become `classes`; ``None`` if
+                there are none.
+            delimiter: what stands between columns, if it is not a tab in a ``.tsv`` file and a comma in others.
+            options: the other arguments of this class.
+        """
+        classes, paths, labels = _engine.list_table(os.fspath(table), path, label, delimiter)
+        new = cls(paths, labels if label is not None else None, **options)
+        if classes:
+            new.classes, new.class_to_idx = classes, numbered(classes)
+        return new
 
     def __len__(self) -> int:
         """How many samples there are."""
@@ -305,8 +334,18 @@ class ImageFolder(Files):
         """List a folder."""
         self.root = os.fspath(root)
         self.classes, paths, labels = _engine.list_folder(self.root)
-        self.class_to_idx = {name: number for number, name in enumerate(self.classes)}
+        self.class_to_idx = numbered(self.classes)
         super().__init__(paths, labels, decode)
+
+    @classmethod
+    def table(cls, *_: Any, **__: Any) -> NoReturn:
+        """A folder is no table."""
+        raise TypeError("an ImageFolder is listed from a folder; a table is for Files.table")
+
+
+def numbered(classes: list[str]) -> dict[str, int]:
+    """The label of each class."""
+    return {name: number for number, name in enumerate(classes)}
 
 
 def both(size: Size) -> tuple[int, int]:

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pickle
+import re
 import zipfile
 from collections import OrderedDict
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from feedline import DataLoader, Tensors
+from feedline import DataLoader, ImageFolder, Tensors
 
 TYPES = ["bool", "uint8", "uint16", "int8", "int16", "int32", "int64", "float16", "float32", "float64"]
 
@@ -212,3 +213,58 @@ def test_arrays_in_memory_are_as_good_as_files(tmp_path):
     assert label.tolist() == [0.0, 0.0, 1.0]
     with pytest.raises(OSError, match="truncated"):
         tensors[1]
+
+
+def table_of(folder: Path, text: str | bytes, name: str = "train.csv") -> Path:
+    for number in range(4):
+        np.save(folder / f"{number}.npy", np.full((2,), number, np.float32))
+    (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    return folder / name
+
+
+def test_a_table_names_files_and_their_classes(tmp_path):
+    far = tmp_path / "far"
+    far.mkdir()
+    np.save(far / "9.npy", np.full((2,), 9, np.float32))
+    table = table_of(tmp_path, f"class,file\ndog,1.npy\ncat,0.npy\ndog,{far}/9.npy\nant,far/../3.npy\n")
+    tensors = Tensors.table(table, path="file", label="class")
+    assert (tensors.classes, tensors.class_to_idx) == (["ant", "cat", "dog"], {"ant": 0, "cat": 1, "dog": 2})
+    rows, labels = next(iter(DataLoader(tensors, batch_size=4, num_workers=2, native="require")))
+    assert rows[:, 0].tolist() == [1, 0, 9, 3]
+    assert labels.tolist() == [2, 1, 2, 0]
+    assert tensors.one_hot(3).classes == tensors.classes
+
+
+def test_labels_of_a_table_that_are_numbers_stay_and_may_be_missing(tmp_path):
+    table = table_of(tmp_path, "path\tlabel\n2.npy\t-7\n1.npy\t3\n", "train.tsv")
+    assert Tensors.table(table).targets == [-7, 3]
+    assert not hasattr(Tensors.table(table), "classes")
+    assert Tensors.table(table, label=None).targets == [0, 0]
+    semicolons = table_of(tmp_path, "path;label\n2.npy;5\n")
+    assert Tensors.table(semicolons, delimiter=";", key=None).targets == [5]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("file,label\n0.npy,1\n", 'has no column "path"; there are "file", "label"'),
+        ("path,label\n", "has no files"),
+        ("path,label\n0.npy,1\n,2\n", 'line 3: the column "path" is empty'),
+        ("path,label\n0.npy\n", 'line 2: there is nothing in the column "label"'),
+        (b"path,label\n0.npy,1\n\xff.npy,1\n", "line 3: column 1 is not UTF-8"),
+    ],
+)
+def test_what_is_wrong_with_a_table_is_said(tmp_path, text, why):
+    table = table_of(tmp_path, text)
+    with pytest.raises(ValueError, match=re.escape(why)) as caught:
+        Tensors.table(table)
+    assert str(table) in str(caught.value)
+
+
+def test_a_table_that_is_not_there_and_a_folder_that_is_no_table(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        Tensors.table(tmp_path / "none.csv")
+    with pytest.raises(ValueError, match="one byte"):
+        Tensors.table(table_of(tmp_path, "path,label\n"), delimiter="→")
+    with pytest.raises(TypeError, match=r"Files\.table"):
+        ImageFolder.table(tmp_path / "train.csv")

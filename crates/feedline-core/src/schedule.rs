@@ -12,8 +12,9 @@
 //!
 //! *Room* is the only back-pressure. A new batch is opened if nothing is open (the oldest batch may always
 //! proceed, however large), or if it fits the byte budget and
-//! - running ahead: fewer than `batches` batches are ready to be delivered, or all of them are tiny. While one
-//!   slow row holds up the oldest batch nothing is ready, so the others run ahead as far as the bytes allow;
+//! - running ahead: fewer than `batches` batches are ready to be delivered, and no more than a few if they are
+//!   large; or all of them are tiny. While one slow row holds up the oldest batch nothing is ready, so the others
+//!   run ahead as far as the bytes allow;
 //! - otherwise: fewer than `batches` batches are open at all.
 
 use std::{collections::VecDeque, ops::Range};
@@ -23,6 +24,11 @@ use crate::{Cursor, Failure, Unit, pace::Pace, plan::Spare};
 /// Batches that fit into this many bytes together may be ready in any number: with tiny samples, waking a
 /// worker costs more than filling a batch, and it should find many to fill.
 const TINY: u64 = 1 << 20;
+
+/// Batches that are ready take no more than this where no window was asked for, unless it is one. More would help
+/// against a consumer whose steps differ in length; but memory that is touched for the first time, or has left the
+/// caches, costs as much as filling it.
+const DEPTH: u64 = 192 << 20;
 
 /// How far loading may be ahead of the consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,7 +172,8 @@ impl<T: Clone, B, E> Schedule<T, B, E> {
         }
         let total = self.bytes.saturating_add(bytes);
         let few = if self.window.run_ahead {
-            self.ready < self.window.batches || total <= TINY
+            let deep = (self.ready as u64 + 1).saturating_mul(bytes) > DEPTH && self.ready > 0;
+            self.ready < self.window.batches && !deep || total <= TINY
         } else {
             self.open < self.window.batches
         };
@@ -514,6 +521,24 @@ mod tests {
         assert_eq!(schedule.ready(), 10);
         assert!(matches!(schedule.take(), Taken::Batch { .. }));
         assert!(!schedule.room(large), "enough are ready");
+    }
+
+    #[test]
+    fn of_large_batches_fewer_are_ready() {
+        let mut schedule = schedule(window(4, true, 1 << 30), true);
+        for (batch, large) in [(0, 80 << 20), (1, 80 << 20)] {
+            assert!(schedule.room(large), "batch {batch}");
+            schedule.begin(ticket(batch, 1), (), large);
+            let claim = schedule.claim(true, 2).unwrap();
+            finish(&mut schedule, claim, large);
+        }
+        assert!(schedule.room(40 << 20), "smaller ones have room");
+        assert!(!schedule.room(80 << 20), "two are ready, and a third would be too much");
+        assert!(matches!(schedule.take(), Taken::Batch { .. }));
+        assert!(schedule.room(80 << 20));
+        assert!(!schedule.room(160 << 20), "one is ready already");
+        assert!(matches!(schedule.take(), Taken::Batch { .. }));
+        assert!(schedule.room(160 << 20), "one may always be");
     }
 
     #[test]

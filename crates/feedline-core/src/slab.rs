@@ -12,6 +12,8 @@ use std::{
     ops::Range,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     ptr::{NonNull, null_mut},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -24,10 +26,16 @@ use crate::sync::{Arc, Mutex, lock};
 /// Slabs from this size on ask for huge pages: fewer page faults when they are first filled.
 const HUGE: usize = 4 << 20;
 
+/// The longest that a huge page may take. Some virtual machines give those that nobody uses back to their host, and to
+/// have them again takes longer than to have as many small ones.
+const QUICK: Duration = Duration::from_micros(500);
+
 /// Where slabs come from.
 #[derive(Debug)]
 pub struct Arena {
     shared: Option<Shared>,
+    /// Whether huge pages were found to take too long.
+    small: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -40,13 +48,14 @@ struct Shared {
 impl Arena {
     /// Memory of this process alone.
     pub fn private() -> Arc<Self> {
-        Arc::new(Self { shared: None })
+        Arc::new(Self { shared: None, small: AtomicBool::new(false) })
     }
 
     /// Memory that other processes can map from [`Arena::file`].
     pub fn shared() -> io::Result<Arc<Self>> {
         let file = memfd_create("feedline", MemfdFlags::CLOEXEC)?;
-        Ok(Arc::new(Self { shared: Some(Shared { file, end: Mutex::new(0) }) }))
+        let shared = Some(Shared { file, end: Mutex::new(0) });
+        Ok(Arc::new(Self { shared, small: AtomicBool::new(false) }))
     }
 
     /// The file behind shared memory.
@@ -72,12 +81,12 @@ impl Arena {
                 (start, Some(offset))
             }
         };
-        if len >= HUGE {
-            // SAFETY: the range was mapped just above. Huge pages are a wish: without them all works as well.
-            let _ = unsafe { madvise(start, len, Advice::LinuxHugepage) };
-        }
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Slab { start, len, offset, arena: Arc::clone(self) })
+        let slab = Slab { start, len, offset, arena: Arc::clone(self) };
+        if len >= HUGE && !self.small.load(Relaxed) && !slab.has_quick_huge_pages() {
+            self.small.store(true, Relaxed);
+        }
+        Ok(slab)
     }
 }
 
@@ -106,6 +115,22 @@ unsafe impl Send for Slab {}
 unsafe impl Sync for Slab {}
 
 impl Slab {
+    /// Asks for huge pages, unless the first takes too long. They are a wish: without them all works as well.
+    fn has_quick_huge_pages(&self) -> bool {
+        // SAFETY: the range is the slab's.
+        let advise = |advice| unsafe { madvise(self.start.as_ptr().cast(), self.len, advice) };
+        let _ = advise(Advice::LinuxHugepage);
+        let began = Instant::now();
+        // In the middle, because a slab need not begin where a huge page does.
+        // SAFETY: the slab is new, and nobody else has it.
+        unsafe { self.start.as_ptr().add(self.len / 2).write_volatile(0) };
+        let is_quick = began.elapsed() <= QUICK;
+        if !is_quick {
+            let _ = advise(Advice::LinuxNoHugepage);
+        }
+        is_quick
+    }
+
     /// Its length in bytes.
     #[allow(clippy::len_without_is_empty)] // A slab has at least one page.
     pub fn len(&self) -> usize {

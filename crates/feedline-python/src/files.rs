@@ -4,7 +4,7 @@ use std::{io, path::PathBuf, sync::Arc};
 
 use feedline::{
     cells::{Cells, CellsError, Extents, Steps},
-    files::{FileError, Folder, FolderError, Kept, Listed},
+    files::{FileError, FileTable, Folder, FolderError, Kept, Listed, TableError},
     images::{
         Arrangement, Decode, Filter, Images, Like, MeanStd, Numbers, Pipeline, Refused, Transform, Unit,
         transform::{
@@ -26,6 +26,25 @@ use pyo3::{
 #[pyfunction]
 pub(crate) fn list_folder(py: Python<'_>, root: PathBuf) -> PyResult<(Vec<String>, Vec<PathBuf>, Vec<u32>)> {
     listing(py, py.detach(|| Folder::list(&root)))
+}
+
+/// The classes of a table of files (none if labels are numbers), its files, and the label of each.
+#[pyfunction]
+pub(crate) fn list_table(
+    py: Python<'_>,
+    table: PathBuf,
+    path: &str,
+    label: Option<&str>,
+    delimiter: Option<char>,
+) -> PyResult<(Vec<String>, Vec<PathBuf>, Vec<i64>)> {
+    let delimiter = delimiter.map(u8::try_from).transpose();
+    let delimiter = delimiter.map_err(|_| PyValueError::new_err("a delimiter is one byte"))?;
+    let read = py.detach(|| FileTable::read(&table, path, label, delimiter));
+    let FileTable { classes, paths, labels } = read.map_err(|error| match error {
+        TableError::Unreadable { path, error } => unreadable(path, &error),
+        other => PyValueError::new_err(other.to_string()),
+    })?;
+    Ok((classes, paths.iter().map(PathBuf::from).collect(), labels))
 }
 
 /// What was listed, or the error that Python has for it.

@@ -63,7 +63,7 @@ mod _engine {
         board::{Board, Collected},
         columns::Columns,
         command,
-        files::{FileRows, list_folder},
+        files::{FileRows, list_folder, list_table},
         memory::{Commons, Hold, Lent},
         places::Places,
         sample_seed,

@@ -7,7 +7,7 @@ use std::{
 };
 
 use feedline_core::{BoxError, DType, Field, Layout, LayoutError, RowMut, SampleRng};
-pub use feedline_source::{Folder, FolderError, Paths, Reader};
+pub use feedline_source::{FileTable, Folder, FolderError, Paths, Reader, TableError};
 
 use crate::Rows;
 
@@ -151,6 +151,12 @@ impl Listed {
         Ok(Self { origin: Origin::Files(paths), labels, classes: None })
     }
 
+    /// A table (CSV, or TSV by its name) with a column of paths, relative to where it is, and perhaps one of labels: whole
+    /// numbers, or the names of classes, which are sorted.
+    pub fn table(table: impl AsRef<Path>, path: &str, label: Option<&str>) -> Result<Self, TableError> {
+        Ok(FileTable::read(table.as_ref(), path, label, None)?.into())
+    }
+
     /// Labels as rows of f32: 1 at the class, 0 elsewhere.
     pub fn one_hot(mut self, classes: usize) -> Result<Self, LabelError> {
         let is_class = |label: i64| usize::try_from(label).is_ok_and(|label| label < classes);
@@ -206,6 +212,14 @@ impl Listed {
             *number = f32::from(u8::from(class == label)).to_ne_bytes();
         }
         Ok(())
+    }
+}
+
+impl From<FileTable> for Listed {
+    fn from(table: FileTable) -> Self {
+        let FileTable { paths, mut labels, .. } = table;
+        labels.resize(paths.len(), 0);
+        Self { origin: Origin::Files(paths), labels, classes: None }
     }
 }
 

@@ -297,8 +297,8 @@ impl<B> Spec<B> {
 
     /// The number of batches that may be begun and not yet delivered.
     ///
-    /// Without it, twice as many as there are workers are kept ready, and while one slow sample holds up the
-    /// oldest batch, workers run ahead of it as far as the bytes allow.
+    /// Without it, twice as many as there are workers are kept ready, of large ones 192 MiB or one; and while one
+    /// slow sample holds up the oldest batch, workers run ahead of it as far as the bytes allow.
     pub fn prefetch(self, batches: usize) -> Self {
         self.with(|options| options.prefetch = Some(batches))
     }
