@@ -137,14 +137,14 @@ instructions: ## Instructions that an image takes, by what they are for: FOLDER=
 	tools/instructions $(FOLDER)
 
 .PHONY: peers
-peers: ## Install what the benchmarks measure with or against: DALI, SPDL, Grain, burn and others
+peers: ## Install what the benchmarks measure with or against: DALI, SPDL, Grain, WebDataset, burn and others
 	tools/setup peers
 	echo "==> burn"
 	cargo build --quiet --release --locked --manifest-path bench/peers/burn/Cargo.toml --target-dir target/peers
 
 .PHONY: rivals
-rivals: ## Install the loaders that are compared with, into .venv
-	tools/setup peers
+rivals: package ## Install all loaders that are compared with, into .venv, and what FFCV is built with
+	tools/setup rivals
 
 # Sanitizers are not stable yet: the compiler is told to forget that it is.
 .PHONY: fuzz

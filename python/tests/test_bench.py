@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import io
 import itertools
 import json
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import numpy as np
 import pytest
 import tifffile
 from feedline.bench import data
+from feedline.bench.consumer import take
 from feedline.bench.data import cells, text, volumes
 from feedline.bench.request import BadRequestError, Request, seconds_of
 
@@ -105,8 +108,13 @@ def test_an_interrupted_run_keeps_what_it_has(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert "interrupted; the same command goes on where it was" in out
     assert err == ""
-    measured = [len(point["repeats"]) for point in json.loads(record.read_text())["points"]]
-    assert 0 < sum(measured) < 10
+    kept = json.loads(record.read_text())["points"]
+    assert 0 < sum(len(point["repeats"]) for point in kept) < 10
+    # What was measured is not measured again.
+    (whole,) = json.loads(feedline(tmp_path, *asked, "--json").stdout)
+    for before, after in zip(kept, whole["points"], strict=True):
+        assert len(after["repeats"]) == 2
+        assert after["repeats"][: len(before["repeats"])] == before["repeats"]
 
 
 OWN = """
@@ -137,6 +145,10 @@ class Frozen(Squares):
 class Noisy(Squares):
     def __getitem__(self, index):
         return torch.rand(3)
+
+class Hanging(Squares):
+    def __getitem__(self, index):
+        time.sleep(1000)
 
 class Deadly(Squares):
     def __getitem__(self, index):
@@ -179,15 +191,45 @@ def test_what_cannot_be_asked_is_explained(tmp_path: Path, asked: list[str], sai
 def test_a_dataset_that_fails_is_an_error_of_its_points_and_the_others_are_measured(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(OWN)
     (tmp_path / "settings.toml").write_text("workers = [0]\nbatch = [2]\nbatches = 3\nrepeats = 1\n")
-    for name, said in (
-        ("mine:Broken", "no sample 0"),
-        ("mine:Deadly", "ended"),
-        ("mine:none", "mine has no 'none'"),
-        ("none:make", "there is no module 'none'"),
-    ):
+    for name, said in (("mine:Broken", "no sample 0"), ("mine:Deadly", "ended")):
         found = feedline(tmp_path, "bench", name, "--config", "settings.toml", "--out", "runs")
         assert found.returncode == 1, found.stdout
+        assert found.stdout.startswith(f"{name}, default scale")
         assert said in found.stdout
+    # Without the traceback that torch's error has in the middle.
+    asked = ["bench", "mine:Broken", "--config", "settings.toml", "--workers", "2", "--only", "torch"]
+    assert "process 0. ValueError: no sample 0\n" in feedline(tmp_path, *asked).stdout
+
+
+def test_what_no_contestant_can_load_ends_a_run_at_once(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(OWN)
+    (tmp_path / "empty").mkdir()
+    for asked, said in (
+        (["mine:none"], "mine has no 'none'"),
+        (["none:make"], "there is no module 'none'"),
+        (["images", "--data", "empty"], "there are no files *.jpg"),
+        (["images", "--data", "none"], "there is no folder none"),
+        (["mine:Hanging", "--limit", "5"], "no result after 5 s; it was stopped"),
+    ):
+        found = feedline(tmp_path, "bench", *asked)
+        assert (found.returncode, found.stdout) == (1, "")
+        assert found.stderr.startswith("feedline: ")
+        assert said in found.stderr
+        assert found.stderr.count("\n") == 1
+
+
+def test_what_the_studies_need_is_named_where_it_is_missing(tmp_path: Path) -> None:
+    # A torch that is not there, for an interpreter that has all else.
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['torch'] = None\n")
+    found = feedline(tmp_path, "bench", "delay", env={**os.environ, "PYTHONPATH": _path(tmp_path)})
+    assert (found.returncode, found.stdout) == (1, "")
+    assert found.stderr == (
+        "feedline: there is no torch here; pip install 'feedline[bench]' brings what the studies need\n"
+    )
+
+
+def _path(first: Path) -> str:
+    return os.pathsep.join([str(first), os.environ.get("PYTHONPATH", "")])
 
 
 def test_a_report_of_half_a_record_is_refused(tmp_path: Path) -> None:
@@ -243,6 +285,54 @@ def test_a_timeline_says_who_loaded_what_when(contestant: str) -> None:
     assert all(0 <= begin <= end <= epoch["total_s"] for begin, end, _, _ in pieces)
     for lane in lanes:
         assert all(one[1] <= other[0] for one, other in itertools.pairwise(lane))
+
+
+def test_the_clock_stands_still_while_somebody_looks_at_a_loader_that_is_still_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, alive, looked = [0.0], [False], list[bool]()
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+
+    def loader() -> Iterator[Any]:
+        alive[0] = True
+        for number in range(3):
+            now[0] += 1
+            yield np.array([number, number])
+        alive[0] = False
+
+    def look() -> None:
+        looked.append(alive[0])
+        now[0] += 100
+
+    request = Request("own", "torch", batch=2)
+    for last, is_there in ((3, True), (None, False)):
+        looked.clear()
+        taken = take(loader, request, lambda _: None, look, last)
+        assert looked == [is_there]
+        assert (taken.total, taken.paused, taken.waits) == (3, 100, [1, 1, 1])
+
+
+def test_memory_is_looked_at_however_brief_a_run_is(tmp_path: Path) -> None:
+    asked = ["bench", "delay", "--variant", "small", "--only", "torch,null", "--workers", "1", "--batch", "1"]
+    found = feedline(tmp_path, *asked, "--batches", "2", "--repeats", "1", "--json")
+    assert found.returncode == 0, found.stderr
+    (record,) = json.loads(found.stdout)
+    for point in record["points"]:
+        (measured,) = point["repeats"]
+        # Torch and numpy alone take more than this; before they are imported a process has a tenth of it.
+        assert measured["memory"]["median_mb"] > 60
+        assert measured["memory"]["monitor"] < 0.01
+
+
+def test_a_loader_that_does_other_work_is_shown_but_not_ranked(tmp_path: Path) -> None:
+    asked = ["bench", "delay", "--variant", "small", "--only", "torch,null", "--workers", "1", "--batch", "2"]
+    found = feedline(tmp_path, *asked, "--batches", "3", "--repeats", "1")
+    assert found.returncode == 0, found.stderr
+    said = "nothing is not ranked: loads nothing: it hands out one finished batch again and again"
+    assert said in found.stdout.splitlines()
+    assert "nothing (other work)" in found.stdout
+    assert "\N{MULTIPLICATION SIGN} torch" not in found.stdout, "there is nobody else to compare with torch"
+    assert said in (tmp_path / "feedline-runs/report.html").read_text()
 
 
 def test_steps_are_times() -> None:
@@ -339,7 +429,11 @@ def test_list_names_every_contestant() -> None:
     (line,) = [json.loads(line) for line in answer.stdout.splitlines()]
     found = {entry["name"]: entry for entry in line["contestants"]}
     assert {"torch", "feedline", "threads", "null", "dali", "spdl", "grain"} <= set(found)
-    assert found["torch"]["version"]
+    assert found["torch"]["version"] == importlib.metadata.version("torch")
+    assert found["feedline"]["version"] == importlib.metadata.version("feedline"), (
+        "not that of torch, which it needs"
+    )
+    assert found["ffcv"]["differs"].startswith("decodes files that its writer has encoded anew")
     assert found["dali"]["how"].startswith("pip install")
 
 

@@ -3,10 +3,7 @@
 //! A pure function of the figures. It speaks of one contestant at a time, because what limits one loader need not
 //! limit another on the same data.
 
-use crate::{
-    plot::short,
-    summary::{Figures, Work},
-};
+use crate::{plot::short, summary::Figures};
 
 /// What limits a loader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,7 +131,6 @@ pub fn knee<'a>(own: &[&'a Figures]) -> Option<&'a Figures> {
 pub fn advise(
     figures: &[Figures],
     label: &dyn Fn(&str) -> String,
-    work: &dyn Fn(&str) -> Work,
     processors: usize,
     memory_mb: f64,
 ) -> Vec<Advice> {
@@ -153,10 +149,6 @@ pub fn advise(
             let text = format!("{who}: {text}");
             advice.push(Advice { contestant: name.to_owned(), text, because });
         };
-        if work(name) == Work::Other {
-            let text = "it delivers something else than the reference, so it is not ranked.".to_owned();
-            say(&label(name), text, String::new());
-        }
         let mut steps: Vec<&str> = own.iter().map(|one| one.point.step.as_str()).collect();
         steps.dedup();
         for step in &steps {
@@ -178,7 +170,8 @@ fn about(own: &[&Figures], processors: f64, memory_mb: f64, say: &mut dyn FnMut(
         let slowest = own.iter().map(|one| one.items_per_second).fold(f64::MAX, f64::min);
         let gain = best.items_per_second / slowest;
         let text = format!("fastest with {}, {gain:.1} times the slowest setting.", setting(best));
-        say(text, format!("{} ± {:.0} %", rate(best), 100.0 * best.spread));
+        let spread = best.spread.map_or_else(String::new, |spread| format!(" ± {:.0} %", 100.0 * spread));
+        say(text, format!("{}{spread}", rate(best)));
     }
     if knee.point.workers < best.point.workers {
         let text = format!("{} workers are nearly as fast as {}.", knee.point.workers, best.point.workers);
@@ -272,7 +265,7 @@ mod tests {
                 },
                 repeats: 3,
                 items_per_second: self.items / total,
-                spread: 0.02,
+                spread: Some(0.02),
                 mb_per_second: 1.0,
                 total,
                 first: start + 64.0 * each * lanes,
@@ -316,7 +309,7 @@ mod tests {
     fn one_worker_that_is_slower_than_none_is_pointed_out() {
         let made = Made { compute: 1e-3, hand_over: 0.5e-3, ..PLAIN };
         let figures: Vec<Figures> = [0, 1, 2].map(|workers| made.at(workers)).into();
-        let advice = advise(&figures, &str::to_owned, &|_| Work::Same, 2, 8000.0);
+        let advice = advise(&figures, &str::to_owned, 2, 8000.0);
         assert!(advice.iter().any(|one| one.text.contains("never use exactly one worker")), "{advice:?}");
     }
 
@@ -324,7 +317,7 @@ mod tests {
     fn what_a_loader_can_gain_at_most_is_said_where_there_is_a_step() {
         let made = Made { compute: 2e-3, step: 5.0, ..PLAIN };
         let figures = [made.at(2)];
-        let advice = advise(&figures, &str::to_owned, &|_| Work::Same, 2, 8000.0);
+        let advice = advise(&figures, &str::to_owned, 2, 8000.0);
         // Ten seconds of loading beside five of steps.
         assert!(advice.iter().any(|one| one.text.contains("2.01 times as fast")), "{advice:?}");
     }

@@ -12,7 +12,8 @@
 //! | [`runner`] | a contestant in a process of its own |
 //! | [`run`] | all points of a grid, in turns, checked and written down |
 //! | [`record`] | the file of a run |
-//! | [`summary`] | medians and spreads |
+//! | [`summary`] | medians, with spreads that a repetition keeps |
+//! | [`work`] | whether contestants do the same work |
 //! | [`advice`] | what limits, and what to do about it |
 //! | [`doctor`] | what is unhealthy about a machine |
 //! | [`tune`] | the best setting in a given time |
@@ -28,6 +29,7 @@ mod environment;
 pub mod gpu;
 pub mod grid;
 mod monitor;
+mod noise;
 pub mod picture;
 pub mod plot;
 pub mod record;
@@ -39,6 +41,7 @@ pub mod runner;
 pub mod serve;
 pub mod summary;
 pub mod tune;
+pub mod work;
 
 pub use environment::Environment;
 pub use row::{Report, Row, median};

@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    sync::mpsc::{RecvTimeoutError, Sender, channel},
+    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -19,10 +19,17 @@ use crate::{
 const BETWEEN: Duration = Duration::from_millis(250);
 const REST: u32 = 200;
 
-/// A thread that looks at a process tree now and then.
+/// A thread that looks at a process tree now and then, and when it is asked to.
 pub(crate) struct Monitor {
-    stop: Sender<()>,
+    asks: Sender<Ask>,
     looks: JoinHandle<Seen>,
+}
+
+enum Ask {
+    /// What was seen so far does not count.
+    Forget,
+    /// Look now; the other end hears of it by losing this one.
+    Look(Sender<()>),
 }
 
 /// What it has seen.
@@ -36,28 +43,26 @@ struct Seen {
 
 impl Monitor {
     pub(crate) fn start(root: u32) -> Self {
-        let (stop, stopped) = channel();
-        let looks = thread::spawn(move || {
-            let (start, watch) = (Instant::now(), Watch::find());
-            let (mut seen, mut gpus) = (Seen::default(), Vec::<Look>::new());
-            let mut rest = BETWEEN;
-            while stopped.recv_timeout(rest) == Err(RecvTimeoutError::Timeout) {
-                let began = processor_time();
-                seen.memory.push(tree(root).into_iter().map(pss_mb).sum());
-                gpus.extend(watch.as_ref().map(Watch::look));
-                let took = processor_time().saturating_sub(began);
-                seen.looking += took;
-                rest = BETWEEN.max(took * REST);
-            }
-            seen.total = start.elapsed();
-            seen.gpus = watch.map(|watch| watch.summary(&gpus));
-            seen
-        });
-        Self { stop, looks }
+        let (asks, asked) = channel();
+        Self { asks, looks: thread::spawn(move || watch(root, &asked)) }
+    }
+
+    /// Only what is seen from now on counts: the process has got ready, and begins what it was asked for.
+    pub(crate) fn forget(&self) {
+        // It cannot have ended before it was told to.
+        let _ = self.asks.send(Ask::Forget);
+    }
+
+    /// Looks now, and returns when that is done. A brief run may have ended before its first look otherwise.
+    pub(crate) fn look(&self) {
+        let (done, is_done) = channel();
+        let _ = self.asks.send(Ask::Look(done));
+        // Nothing is ever sent: what is waited for is the end of the other end.
+        let _ = is_done.recv();
     }
 
     pub(crate) fn stop(self) -> Memory {
-        drop(self.stop);
+        drop(self.asks);
         let seen = self.looks.join().unwrap_or_default();
         Memory {
             peak_mb: seen.memory.iter().copied().fold(0.0, f64::max),
@@ -66,6 +71,34 @@ impl Monitor {
             gpus: seen.gpus,
         }
     }
+}
+
+fn watch(root: u32, asked: &Receiver<Ask>) -> Seen {
+    let gpu = Watch::find();
+    let (mut start, mut seen, mut gpus) = (Instant::now(), Seen::default(), Vec::<Look>::new());
+    let mut rest = BETWEEN;
+    loop {
+        match asked.recv_timeout(rest) {
+            Ok(Ask::Forget) => {
+                (start, seen) = (Instant::now(), Seen::default());
+                gpus.clear();
+            }
+            // The process waits, so what this costs is nobody's.
+            Ok(Ask::Look(_done)) => seen.memory.push(tree(root).into_iter().map(pss_mb).sum()),
+            Err(RecvTimeoutError::Timeout) => {
+                let began = processor_time();
+                seen.memory.push(tree(root).into_iter().map(pss_mb).sum());
+                gpus.extend(gpu.as_ref().map(Watch::look));
+                let took = processor_time().saturating_sub(began);
+                seen.looking += took;
+                rest = BETWEEN.max(took * REST);
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    seen.total = start.elapsed();
+    seen.gpus = gpu.map(|gpu| gpu.summary(&gpus));
+    seen
 }
 
 /// How long a processor has been busy with this thread.
@@ -139,5 +172,29 @@ mod tests {
         assert_eq!(tree(own)[0], own);
         assert!(pss_mb(own) > 0.1);
         assert_eq!(pss_mb(u32::MAX), 0.0);
+    }
+
+    #[test]
+    fn a_look_that_is_asked_for_is_seen_however_brief_the_run() {
+        let monitor = Monitor::start(std::process::id());
+        monitor.look();
+        let memory = monitor.stop();
+        assert!(memory.peak_mb > 0.1 && memory.median_mb > 0.1, "{memory:?}");
+    }
+
+    #[test]
+    fn what_was_seen_before_the_beginning_does_not_count_nor_what_looks_cost_that_were_asked_for() {
+        let seen = |asks: Vec<Ask>| {
+            let (send, asked) = channel();
+            for ask in asks {
+                send.send(ask).unwrap();
+            }
+            drop(send);
+            watch(std::process::id(), &asked)
+        };
+        let look = || Ask::Look(channel().0);
+        assert_eq!(seen(vec![look(), Ask::Forget]).memory.len(), 0);
+        let after = seen(vec![look(), look(), Ask::Forget, look()]);
+        assert_eq!((after.memory.len(), after.looking), (1, Duration::ZERO));
     }
 }

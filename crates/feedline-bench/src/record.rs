@@ -53,6 +53,9 @@ pub struct Entry {
     pub version: Option<String>,
     /// What its workers are.
     pub workers: String,
+    /// How its work differs from the reference's, in words that can follow its name; empty if it does not.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub differs: String,
     /// How its first batch compares with the reference; none before it was looked at.
     pub check: Option<Check>,
     /// Why it was not measured.

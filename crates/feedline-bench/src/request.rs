@@ -23,6 +23,17 @@ pub struct Job {
     pub data: Option<String>,
 }
 
+impl Job {
+    /// The study and its variant, or the user's own dataset, as it was asked for.
+    pub fn name(&self) -> String {
+        match (&self.data, self.variant.as_str()) {
+            (Some(data), "") => data.clone(),
+            (_, "") => self.study.clone(),
+            (_, variant) => format!("{} {variant}", self.study),
+        }
+    }
+}
+
 /// A contestant and its settings.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Point {
@@ -65,6 +76,8 @@ pub struct Request<'a> {
     pub reference: Option<&'a str>,
     /// End an epoch after so many seconds.
     pub seconds: Option<f64>,
+    /// Let somebody look at the process before a loader is let go.
+    pub looks: bool,
 }
 
 /// What one measurement gave.
@@ -176,11 +189,11 @@ pub struct Used {
 /// Proportional set sizes of a process tree: shared pages count once.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
-    /// The largest that was seen.
+    /// The largest that was seen while loaders loaded, or had given their last batch.
     pub peak_mb: f64,
     /// The median of all looks.
     pub median_mb: f64,
-    /// The share of a processor that looking took.
+    /// The share of a processor that looking took while the clock ran.
     #[serde(default)]
     pub monitor: f64,
     /// Accelerators, where there are any.

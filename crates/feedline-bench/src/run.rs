@@ -53,6 +53,7 @@ impl Field {
                     label: found.label.clone(),
                     version: found.version.clone(),
                     workers: found.workers.clone(),
+                    differs: found.differs.clone(),
                     check: None,
                     absent,
                 },
@@ -88,6 +89,9 @@ pub enum Ended {
     /// The record cannot be written.
     #[error(transparent)]
     Record(#[from] RecordError),
+    /// There is nothing to measure: what is asked for does not exist, or the reference gives no batch.
+    #[error("{0}")]
+    Nothing(String),
 }
 
 impl Run<'_> {
@@ -183,8 +187,14 @@ impl Run<'_> {
                 tell(&format!("writing files, {done} of {of}"), 0.0);
             }
         });
-        if matches!(kept, Err(RunError::Interrupted)) {
-            return Err(Ended::Interrupted);
+        match kept {
+            Err(RunError::Interrupted) => return Err(Ended::Interrupted),
+            // No other contestant would find it, and waiting for each to be stopped would take hours.
+            Err(RunError::Asked(what)) => return Err(Ended::Nothing(what)),
+            Err(error @ RunError::Hung(_)) => {
+                return Err(Ended::Nothing(format!("{REFERENCE} gives no first batch: {error}")));
+            }
+            _ => {}
         }
         for name in names {
             let entry = &self.record.contestants[&name];

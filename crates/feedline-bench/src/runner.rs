@@ -45,6 +45,9 @@ pub struct Contestant {
     pub how: String,
     /// What its workers are.
     pub workers: String,
+    /// How its work differs from the reference's, in words that can follow its name.
+    #[serde(default)]
+    pub differs: String,
 }
 
 /// Why there is no measurement.
@@ -64,6 +67,9 @@ pub enum RunError {
     /// It said that something went wrong.
     #[error("{0}")]
     Failed(String),
+    /// It was asked for what does not exist.
+    #[error("{0}")]
+    Asked(String),
     /// It ended without an answer.
     #[error("the process ended ({status}) without a result{detail}")]
     Died {
@@ -94,9 +100,21 @@ pub enum Event {
 #[derive(Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 enum Line {
-    State { state: String, done: Option<u64>, of: Option<u64> },
-    Batch { done: u64 },
-    Error { message: String, missing: Option<String> },
+    State {
+        state: String,
+        done: Option<u64>,
+        of: Option<u64>,
+    },
+    Batch {
+        done: u64,
+    },
+    Look {},
+    Error {
+        message: String,
+        missing: Option<String>,
+        #[serde(default)]
+        bad_request: bool,
+    },
     Result(serde_json::Map<String, serde_json::Value>),
 }
 
@@ -139,6 +157,12 @@ impl Runner {
         Self { python, itself, cache, stop, limit: Duration::from_mins(30) }
     }
 
+    /// The same, which stops a measurement that takes longer.
+    #[must_use]
+    pub fn with_limit(self, limit: Duration) -> Self {
+        Self { limit, ..self }
+    }
+
     /// All contestants, installed or not.
     pub fn contestants(&self) -> Result<Vec<Contestant>, RunError> {
         let mut command = self.python.clone();
@@ -152,6 +176,7 @@ impl Runner {
             version: Some(env!("CARGO_PKG_VERSION").to_owned()),
             how: String::new(),
             workers: "threads".to_owned(),
+            differs: String::new(),
         });
         Ok(contestants)
     }
@@ -217,7 +242,7 @@ impl Runner {
         tell: &mut dyn FnMut(Event),
     ) -> Result<(T, crate::request::Memory), RunError> {
         let cache = self.cache.to_string_lossy();
-        let request = Request { job, point, cache: &cache, mode, reference, seconds: None };
+        let request = Request { job, point, cache: &cache, mode, reference, seconds: None, looks: true };
         let request = serde_json::to_string(&request).expect("a request is plain data");
         let command = if point.contestant == ENGINE { &self.itself } else { &self.python };
         self.serve(command, request, tell)
@@ -231,7 +256,6 @@ impl Runner {
     ) -> Result<(T, crate::request::Memory), RunError> {
         let mut process = Served::start(command)?;
         process.ask(&request);
-        process.input = None;
         self.answer(&mut process, tell)
     }
 
@@ -264,11 +288,19 @@ impl Runner {
             match serde_json::from_str(&text) {
                 Ok(Line::State { state, done, of }) => tell(match (state.as_str(), done, of) {
                     ("writing", Some(done), Some(of)) => Event::Writing(done, of),
-                    ("measuring", ..) => Event::Measuring,
+                    ("measuring", ..) => {
+                        monitor.forget();
+                        Event::Measuring
+                    }
                     _ => continue,
                 }),
                 Ok(Line::Batch { done }) => tell(Event::Batches(done)),
+                Ok(Line::Look {}) => {
+                    monitor.look();
+                    process.ask("");
+                }
                 Ok(Line::Error { missing: Some(how), .. }) => return Err(RunError::Missing(how)),
+                Ok(Line::Error { message, bad_request: true, .. }) => return Err(RunError::Asked(message)),
                 Ok(Line::Error { message, .. }) => return Err(RunError::Failed(message)),
                 Ok(Line::Result(fields)) => {
                     let memory = monitor.stop();
@@ -295,7 +327,8 @@ impl Session<'_> {
     pub fn measure(&mut self, job: &Job, point: &Point, seconds: f64) -> Result<Measurement, RunError> {
         let cache = self.runner.cache.to_string_lossy();
         let seconds = Some(seconds);
-        let request = Request { job, point, cache: &cache, mode: "measure", reference: None, seconds };
+        let request =
+            Request { job, point, cache: &cache, mode: "measure", reference: None, seconds, looks: true };
         self.process.ask(&serde_json::to_string(&request).expect("a request is plain data"));
         let (mut measurement, memory) = self.runner.answer::<Measurement>(&mut self.process, &mut |_| {})?;
         measurement.memory = memory;

@@ -2,15 +2,11 @@
 
 use crate::{
     median,
+    noise::Noise,
     record::{Measured, Record},
     request::{Measurement, Point},
-    row::spread,
     run::REFERENCE,
 };
-
-/// Batches may differ by so much on average, after normalising, and still count as the same work: decoders round
-/// differently.
-pub const CLOSE: f64 = 0.08;
 
 /// A share of the processors that others may use without a word about it.
 pub const FOREIGN: f64 = 0.10;
@@ -24,8 +20,8 @@ pub struct Figures {
     pub repeats: usize,
     /// Samples per second, start-up included.
     pub items_per_second: f64,
-    /// Half the range of that over the repeats, as a share of the median.
-    pub spread: f64,
+    /// How far the figure of another such run may be, nine times in ten, as a share; none if nothing was repeated.
+    pub spread: Option<f64>,
     /// Megabytes per second of finished batches.
     pub mb_per_second: f64,
     /// Seconds from end to end.
@@ -49,12 +45,12 @@ pub struct Figures {
 }
 
 impl Figures {
-    fn of(measured: &Measured, reference: Option<&Measured>) -> Option<Self> {
+    fn of(measured: &Measured, reference: Option<&Measured>, noise: Noise) -> Option<Self> {
         let repeats = &measured.repeats;
         let first = repeats.first()?;
         let all =
             |figure: &dyn Fn(&Measurement) -> f64| median(&repeats.iter().map(figure).collect::<Vec<_>>());
-        let rates: Vec<f64> = repeats.iter().map(Measurement::items_per_second).collect();
+        let rates = rates(measured);
         let seconds = |one: &Measurement| one.epochs.iter().map(|epoch| epoch.total_s).sum::<f64>();
         let waits: Vec<f64> = repeats.iter().flat_map(Measurement::later_waits).collect();
         let against = reference.filter(|_| measured.point.contestant != REFERENCE).and_then(|reference| {
@@ -67,7 +63,7 @@ impl Figures {
             point: measured.point.clone(),
             repeats: repeats.len(),
             items_per_second: median(&rates),
-            spread: spread(&rates),
+            spread: noise.spread(&rates),
             mb_per_second: first.epochs.iter().map(|epoch| epoch.bytes as f64).sum::<f64>()
                 / 1e6
                 / all(&seconds),
@@ -97,33 +93,14 @@ pub fn figures(record: &Record) -> Vec<Figures> {
     let reference = |point: &Point| {
         record.points.iter().find(|other| other.point == point.of(REFERENCE) && !other.repeats.is_empty())
     };
-    record.points.iter().filter_map(|measured| Figures::of(measured, reference(&measured.point))).collect()
+    let all: Vec<Vec<f64>> = record.points.iter().map(rates).collect();
+    let noise = Noise::of(all.iter().map(Vec::as_slice));
+    let of = |measured: &Measured| Figures::of(measured, reference(&measured.point), noise);
+    record.points.iter().filter_map(of).collect()
 }
 
-/// What a contestant's first batch showed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
-    /// The same batch, bit by bit.
-    Same,
-    /// One that differs by rounding.
-    Close,
-    /// One of the same shape; samples are random.
-    Alike,
-    /// Something else: it is shown but not ranked.
-    Other,
-    /// It was not looked at.
-    Unknown,
-}
-
-/// Whether a contestant did the work that was asked for.
-pub fn work(record: &Record, contestant: &str) -> Work {
-    match record.contestants.get(contestant).and_then(|entry| entry.check.as_ref()) {
-        None => Work::Unknown,
-        Some(check) if check.same => Work::Same,
-        Some(check) if check.random => Work::Alike,
-        Some(check) if check.difference.is_some_and(|difference| difference <= CLOSE) => Work::Close,
-        Some(_) => Work::Other,
-    }
+fn rates(measured: &Measured) -> Vec<f64> {
+    measured.repeats.iter().map(Measurement::items_per_second).collect()
 }
 
 #[cfg(test)]

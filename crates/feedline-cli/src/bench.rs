@@ -5,6 +5,7 @@ use std::{
     fs,
     io::{self, Write as _},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use anyhow::{Context as _, bail, ensure};
@@ -15,7 +16,7 @@ use feedline_bench::{
     report::{Told, csv, markdown, page},
     request::Job,
     run::{Ended, Field, Run, points},
-    runner::Runner,
+    runner::{RunError, Runner},
 };
 use serde::Deserialize;
 
@@ -110,15 +111,24 @@ pub(crate) struct Bench {
     /// Where generated data is kept.
     #[arg(long, value_name = "FOLDER")]
     cache: Option<PathBuf>,
+    /// Stop a measurement that takes longer.
+    #[arg(long, default_value = "1800", value_name = "SECONDS")]
+    limit: u64,
 }
 
 impl Bench {
     pub(crate) fn run(self, home: &Home, arguments: &[OsString]) -> anyhow::Result<u8> {
         let settings = self.settings.clone().or_else_from(self.config.as_deref())?;
-        let runner = runner(home, self.python.clone(), self.cache.clone());
-        let known = runner.contestants().context(
-            "the loaders could not be listed; is the Python package installed (pip install feedline), or is --python wrong?",
-        )?;
+        ensure!(self.limit > 0, "--limit must be at least 1");
+        let limit = Duration::from_secs(self.limit);
+        let runner = runner(home, self.python.clone(), self.cache.clone()).with_limit(limit);
+        let known = match runner.contestants() {
+            Err(RunError::Asked(what)) => bail!(what),
+            known => known.context(
+                "the loaders could not be listed; is the Python package installed (pip install feedline), or is --python \
+                 wrong?",
+            )?,
+        };
         fs::create_dir_all(&self.out).with_context(|| format!("{} cannot be made", self.out.display()))?;
         let names: Vec<String> = match &self.study {
             Some(study) => vec![study.clone()],
@@ -149,6 +159,7 @@ impl Bench {
                 Ok(()) => {}
                 Err(Ended::Interrupted) => interrupted = true,
                 Err(Ended::Record(error)) => return Err(error.into()),
+                Err(Ended::Nothing(why)) => bail!(why),
             }
             let one = Told::of(run.record);
             write_beside(&run.file, &one)?;

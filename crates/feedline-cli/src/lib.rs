@@ -12,7 +12,7 @@ mod tune;
 
 use std::{
     ffi::OsString,
-    io::{self, Read as _, Write as _},
+    io::{self, Write as _},
 };
 
 use clap::{Parser, Subcommand};
@@ -87,7 +87,7 @@ fn dispatch(command: Command, home: &Home, arguments: &[OsString]) -> anyhow::Re
         Command::Engine(engine) => engine.run().map(|()| 0),
         Command::Runner => {
             let mut request = String::new();
-            io::stdin().read_to_string(&mut request)?;
+            io::stdin().read_line(&mut request)?;
             feedline_bench::serve::serve(&request, &mut io::stdout().lock())?;
             Ok(0)
         }

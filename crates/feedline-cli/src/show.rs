@@ -82,9 +82,8 @@ pub(crate) fn run(told: &Told) -> anyhow::Result<()> {
     let (record, environment) = (&told.record, &told.record.environment);
     writeln!(
         out,
-        "{} {}, {} scale, {} repeat{}",
-        record.job.study,
-        record.job.variant,
+        "{}, {} scale, {} repeat{}",
+        record.job.name(),
         record.job.scale,
         record.repeats,
         if record.repeats == 1 { "" } else { "s" }
@@ -92,6 +91,9 @@ pub(crate) fn run(told: &Told) -> anyhow::Result<()> {
     let (count, processor) = (environment.processors, &environment.processor);
     writeln!(out, "{count} × {processor}, load {:.2} before", environment.load)?;
     write_aligned(&mut out, &rows(told))?;
+    for remark in told.remarks() {
+        writeln!(out, "{remark}")?;
+    }
     for (name, entry) in &record.contestants {
         if let Some(why) = &entry.absent {
             writeln!(out, "{name}: {why}")?;

@@ -1,6 +1,7 @@
 """The consumer: takes batches, does a step with each, and notes how long it waited.
 
-Nothing else happens between two batches: the figures go into lists, and are looked at afterwards.
+Nothing else happens between two batches: the figures go into lists, and are looked at afterwards. The clock stands
+still while somebody looks at the memory of the loader, when it has given its last batch and has not been let go.
 """
 
 from __future__ import annotations
@@ -27,14 +28,26 @@ class Taken:
     started: float = 0.0
     first: float = 0.0
     total: float = 0.0
+    #: For which the clock stood still.
+    paused: float = 0.0
     waits: list[float] = field(default_factory=list)
     steps: list[float] = field(default_factory=list)
     items: int = 0
     bytes: int = 0
 
 
-def take(open_loader: Callable[[], Iterable[Any]], request: Request, say: Callable[[int], None]) -> Taken:
-    """Open a loader and take an epoch from it; the end of its workers is inside the clock, as in a loop."""
+def take(
+    open_loader: Callable[[], Iterable[Any]],
+    request: Request,
+    say: Callable[[int], None],
+    look: Callable[[], None] | None = None,
+    last: int | None = None,
+) -> Taken:
+    """Open a loader and take an epoch from it; the end of its workers is inside the clock, as in a loop.
+
+    `look` is called once, after batch number `last`: a loader that is asked for one more has let its workers go.
+    Where that number is not known, it is called when the epoch is over.
+    """
     step = _step(request.step)
     clock = time.monotonic
     taken = Taken()
@@ -64,17 +77,29 @@ def take(open_loader: Callable[[], Iterable[Any]], request: Request, say: Callab
         if now - said > SAY_EVERY:
             say(count)
             said = now
+        if look is not None and count == last:
+            taken.paused = _timed(look, clock)
+            now += taken.paused
+            look = None
         before = now
         if now - start > limit and count > 1:
             break
+    if look is not None:
+        taken.paused = _timed(look, clock)
     sizes = None if batch is None else measure_batch(batch)
     del batches
-    taken.total = clock() - start
+    taken.total = clock() - start - taken.paused
     if sizes is not None:
         last_rows, last_bytes = sizes
         taken.items = (count - 1) * request.batch + last_rows
         taken.bytes = round(last_bytes / max(1, last_rows) * taken.items)
     return taken
+
+
+def _timed(look: Callable[[], None], clock: Callable[[], float]) -> float:
+    began = clock()
+    look()
+    return clock() - began
 
 
 def _step(text: str) -> Callable[[Any], None] | None:

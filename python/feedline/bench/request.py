@@ -43,6 +43,8 @@ class Request:
     reference: str | None = None
     #: End an epoch after so many seconds, but not before the second batch.
     seconds: float | None = None
+    #: Whether somebody wants to look at the process before a loader is let go; a line says that they have.
+    looks: bool = False
 
     @classmethod
     def from_json(cls, given: dict[str, Any]) -> Request:

@@ -1,12 +1,13 @@
-"""One measurement, in the process that was started for it: a request in, JSON lines out.
+"""One measurement, in the process that was started for it: a request in one line, JSON lines out.
 
     echo '{"study": "delay", "contestant": "torch", "workers": 2}' | python -m feedline.bench.runner
     python -m feedline.bench.runner --list
-    python -m feedline.bench.runner --session     (a request in each line)
+    python -m feedline.bench.runner --session     (one request after the other)
     python -m feedline.bench.runner --doctor      (findings about a dataset)
 
-The lines are ``{"event": "state" | "batch" | "result" | "error", …}``. Nothing that a contestant prints gets
-between them: its standard output is the error stream.
+The lines are ``{"event": "state" | "batch" | "look" | "result" | "error", …}``. Nothing that a contestant prints gets
+between them: its standard output is the error stream. After ``look``, which is said only if the request has
+``looks``, the process waits for a line.
 """
 
 from __future__ import annotations
@@ -54,6 +55,11 @@ class Lines:
         """Write one line."""
         self._file.write(json.dumps({"event": event, **fields}) + "\n")
 
+    def look(self) -> None:
+        """Let the other side look at this process, and wait until it has."""
+        self.say("look")
+        sys.stdin.readline()
+
 
 def modules(package: Any) -> Iterator[str]:
     """The names of a package's modules."""
@@ -73,24 +79,28 @@ def describe_contestants() -> list[dict[str, Any]]:
     described = []
     for name in sorted(modules(contestants)):
         module = importlib.import_module(f"{contestants.__name__}.{name}")
-        version = None
-        for package in module.PACKAGES:
-            try:
-                version = importlib.metadata.version(package)
-            except importlib.metadata.PackageNotFoundError:
-                version = None
-                break
+        versions = [installed(package) for package in module.PACKAGES]
         described.append(
             {
                 "name": name,
                 "label": module.LABEL,
                 "studies": module.STUDIES,
-                "version": version,
+                # The first is the loader itself.
+                "version": versions[0] if all(versions) else None,
                 "how": f"pip install {' '.join(module.PACKAGES)}",
                 "workers": module.WORKERS,
+                "differs": getattr(module, "DIFFERS", ""),
             }
         )
     return described
+
+
+def installed(package: str) -> str | None:
+    """The version of a package, if it is here."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def usage() -> dict[str, float]:
@@ -128,7 +138,7 @@ def run(request: Request, lines: Lines) -> dict[str, Any]:
             return {"epoch": figures(taken), "lanes": recorded}
     if request.mode != "measure":
         return first_batch(opened, prepared, request)
-    return measure(opened, request, lines)
+    return measure(opened, request, lines, batches_of(prepared, request))
 
 
 def is_map_style(dataset: Any) -> bool:
@@ -136,19 +146,33 @@ def is_map_style(dataset: Any) -> bool:
     return hasattr(dataset, "__getitem__") and not hasattr(dataset, "__getitems__")
 
 
-def measure(opened: Callable[[], Any], request: Request, lines: Lines) -> dict[str, Any]:
+def batches_of(prepared: Prepared, request: Request) -> int | None:
+    """The batches of an epoch, as far as that is known."""
+    if request.batches is not None:
+        return request.batches
+    try:
+        return -(-len(prepared.dataset) // request.batch)
+    except TypeError:
+        return None
+
+
+def measure(
+    opened: Callable[[], Any], request: Request, lines: Lines, last: int | None = None
+) -> dict[str, Any]:
     """Take all epochs."""
+    look = lines.look if request.looks else None
     lines.say("state", state="measuring")
     before, wall, began = usage(), time.time(), time.perf_counter()
     epochs = [
-        take(opened, request, lambda done: lines.say("batch", done=done)) for _ in range(request.epochs)
+        take(opened, request, lambda done: lines.say("batch", done=done), look, last)
+        for _ in range(request.epochs)
     ]
     used = {key: value - before[key] for key, value in usage().items()}
     return {
         "epochs": [figures(taken) for taken in epochs],
         "used": used,
         "began": wall,
-        "seconds": time.perf_counter() - began,
+        "seconds": time.perf_counter() - began - sum(taken.paused for taken in epochs),
         "process_cpu_s": usage()["cpu_s"],
     }
 
@@ -221,17 +245,21 @@ def main() -> int:
     lines = Lines()
     exit_with(os.getppid())
     if sys.argv[1:] == ["--list"]:
-        lines.say("result", contestants=describe_contestants(), studies=sorted(modules(studies)))
+        try:
+            lines.say("result", contestants=describe_contestants(), studies=sorted(modules(studies)))
+        except ModuleNotFoundError as error:
+            lines.say("error", message=needed(error), bad_request=True)
+            return 1
         return 0
     if sys.argv[1:] == ["--doctor"]:
         from feedline.bench.doctor import examine
 
-        return 0 if serve(sys.stdin.read(), lines, lambda asked: {"findings": examine(asked)}) else 1
+        return 0 if serve(sys.stdin.readline(), lines, lambda asked: {"findings": examine(asked)}) else 1
     if sys.argv[1:] == ["--session"]:
         for line in sys.stdin:
             serve(line, lines)
         return 0
-    return 0 if serve(sys.stdin.read(), lines) else 1
+    return 0 if serve(sys.stdin.readline(), lines) else 1
 
 
 def serve(text: str, lines: Lines, do: Callable[[Request], dict[str, Any]] | None = None) -> bool:
@@ -243,13 +271,30 @@ def serve(text: str, lines: Lines, do: Callable[[Request], dict[str, Any]] | Non
         lines.say("error", message=str(error), missing=error.how)
     except BadRequestError as error:
         lines.say("error", message=str(error), bad_request=True)
+    except ModuleNotFoundError as error:
+        traceback.print_exc()
+        lines.say("error", message=needed(error))
     except Exception as error:
         traceback.print_exc()
-        lines.say("error", message=f"{type(error).__name__}: {error}")
+        lines.say("error", message=f"{type(error).__name__}: {brief(error)}")
     else:
         lines.say("result", **result)
         return True
     return False
+
+
+def needed(error: ModuleNotFoundError) -> str:
+    """What to install."""
+    return f"there is no {error.name} here; pip install 'feedline[bench]' brings what the studies need"
+
+
+def brief(error: Exception) -> str:
+    """What it says; of what a worker has raised, the first line and the last, without the traceback between them."""
+    said = str(error)
+    if "Traceback (most recent call last)" not in said:
+        return said
+    first, *_, last = [line.strip() for line in said.splitlines() if line.strip()]
+    return f"{first} {last}"
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ use crate::{
     grid::Study,
     plot::{self, Bar, Frame, Series, Span, escape, short},
     request::{Point, Timeline},
-    summary::{FOREIGN, Figures, Work, work},
+    summary::{FOREIGN, Figures},
+    work::Work,
 };
 
 const PAGE_STYLE: &str = "\
@@ -21,11 +22,13 @@ const PAGE_STYLE: &str = "\
 main{max-width:72rem;margin:0 auto;padding:1.5rem 1rem 4rem}h1{font-size:1.7rem;margin:.2rem 0}h2{font-size:1.25rem;\
 margin:2.4rem 0 .6rem;padding-top:.6rem;border-top:1px solid var(--line)}p,li{max-width:52rem}\
 .lead{font-size:1.1rem}.soft{color:var(--soft)}.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(30rem,100%),1fr));\
-gap:1rem}figure{margin:0;background:var(--card);border-radius:10px;padding:.6rem}figure svg{width:100%;height:auto;display:block}\
+gap:1rem;align-items:start}figure{margin:0;background:var(--card);border-radius:10px;padding:.6rem}figure svg{width:100%;height:auto;display:block}\
 .wide{overflow-x:auto}table{border-collapse:collapse;font-size:.92rem;font-variant-numeric:tabular-nums}th,td{padding:.3rem .7rem;\
 text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}th:first-child,td:first-child{text-align:left}th{\
 cursor:pointer;user-select:none}tr.best td{font-weight:600;color:var(--mark)}code{background:var(--card);padding:.1em .35em;\
-border-radius:4px;font-size:.9em}dl{display:grid;grid-template-columns:max-content 1fr;gap:.2rem 1rem}dd{margin:0}\
+border-radius:4px;font-size:.9em}dl{display:grid;grid-template-columns:fit-content(40%) minmax(0,1fr);gap:.2rem 1rem}dd{margin:0;\
+overflow-wrap:anywhere}\
+@media(max-width:600px){figure{overflow-x:auto}figure svg{width:30rem}}\
 @media print{body{font-size:11pt}h2{break-after:avoid}figure,tr{break-inside:avoid}}";
 
 /// Sorts a table by the column whose head is pressed.
@@ -40,7 +43,7 @@ rows.forEach(function(row){body.appendChild(row);});});});});";
 /// The page of some runs.
 pub fn page(runs: &[Told]) -> String {
     let mut html = String::from("<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">");
-    let names: Vec<&str> = runs.iter().map(|told| told.record.job.study.as_str()).collect();
+    let names: Vec<String> = runs.iter().map(|told| told.record.job.name()).collect();
     let _ = write!(
         html,
         "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\"><title>Feedline: {}</title>\
@@ -63,9 +66,8 @@ fn section(html: &mut String, told: &Told) {
     let about = Study::find(&job.study).map_or("", |study| study.about);
     let _ = write!(
         html,
-        "<h1>{} <span class=\"soft\">{} · {}</span></h1><p class=\"soft\">{}</p><p class=\"lead\">{}</p>",
-        escape(&job.study),
-        escape(&job.variant),
+        "<h1>{} <span class=\"soft\">{}</span></h1><p class=\"soft\">{}</p><p class=\"lead\">{}</p>",
+        escape(&job.name()),
         escape(&job.scale),
         escape(about),
         escape(&told.summary().join(" "))
@@ -86,6 +88,9 @@ fn section(html: &mut String, told: &Told) {
     }
     let _ = write!(html, "</ul><h2>Figures</h2>");
     table(html, told);
+    for remark in told.remarks() {
+        let _ = write!(html, "<p class=\"soft\">{}.</p>", escape(&remark));
+    }
     published(html, &job.study);
     environment(html, told);
 }
@@ -121,7 +126,7 @@ fn table(html: &mut String, told: &Told) {
     let best = told
         .figures
         .iter()
-        .filter(|one| work(&told.record, &one.point.contestant) != Work::Other)
+        .filter(|one| told.is_ranked(&one.point.contestant))
         .map(|one| one.items_per_second)
         .fold(0.0, f64::max);
     let _ = write!(html, "<div class=\"wide\"><table><thead><tr>");
@@ -130,7 +135,8 @@ fn table(html: &mut String, told: &Told) {
     }
     let _ = write!(html, "</tr></thead><tbody>");
     for one in &told.figures {
-        let class = if one.items_per_second == best { " class=\"best\"" } else { "" };
+        let ranked = told.is_ranked(&one.point.contestant);
+        let class = if ranked && one.items_per_second == best { " class=\"best\"" } else { "" };
         let _ = write!(html, "<tr{class}>");
         let raw = [
             None,
@@ -138,8 +144,8 @@ fn table(html: &mut String, told: &Told) {
             None,
             None,
             Some(one.items_per_second),
-            Some(one.spread),
-            one.against,
+            one.spread,
+            one.against.filter(|_| ranked),
             Some(one.first),
         ];
         let raw =
@@ -190,14 +196,8 @@ fn environment(html: &mut String, told: &Told) {
     entry("repeats", record.repeats.to_string());
     for (name, contestant) in &record.contestants {
         if let Some(version) = &contestant.version {
-            let checked = match work(record, name) {
-                Work::Same => "first batch equal to the reference",
-                Work::Close => "first batch equal but for rounding",
-                Work::Alike => "first batch of the same shape; samples are random",
-                Work::Other => "delivers something else",
-                Work::Unknown => "first batch not compared",
-            };
-            entry(&escape(&contestant.label), format!("{version}, {checked}"));
+            let seen = Work::of(record, name).seen();
+            entry(&escape(&contestant.label), format!("{version}, {seen}"));
         }
     }
     let _ = write!(html, "</dl>");
@@ -213,10 +213,10 @@ pub fn plots(told: &Told) -> Vec<String> {
         let of_batch: Vec<&Figures> = told.figures.iter().filter(|one| one.point.batch == *batch).collect();
         let size = format!("batch {batch}");
         plots.push(against_workers(told, &of_batch, &format!("Throughput, {size}"), "samples/s", &|one| {
-            (one.items_per_second, one.spread * one.items_per_second)
+            (one.items_per_second, one.spread.unwrap_or(0.0) * one.items_per_second)
         }));
         plots.push(against_workers(told, &of_batch, &format!("Duration, {size}"), "s", &|one| {
-            (one.total, one.spread * one.total)
+            (one.total, one.spread.unwrap_or(0.0) * one.total)
         }));
     }
     plots.push(best_bars(told));
@@ -305,12 +305,13 @@ fn best_bars(told: &Told) -> String {
             let best = own.max_by(|a, b| a.items_per_second.total_cmp(&b.items_per_second))?;
             let torch = told.figures.iter().filter(|one| one.point.contestant == "torch");
             let torch = torch.map(|one| one.items_per_second).fold(0.0, f64::max);
-            let more = if torch > 0.0 && name != "torch" {
+            let ranked = told.is_ranked(name);
+            let more = if torch > 0.0 && name != "torch" && ranked {
                 format!(", {:+.0} %", 100.0 * (best.items_per_second / torch - 1.0))
             } else {
                 String::new()
             };
-            let other = if work(&told.record, name) == Work::Other { ", other work" } else { "" };
+            let other = if ranked { "" } else { ", other work" };
             Some(Bar {
                 name: told.record.label(name).to_owned(),
                 colour: colour(told, name),

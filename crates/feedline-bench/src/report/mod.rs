@@ -9,7 +9,8 @@ pub use table::{csv, markdown, rows};
 use crate::{
     advice::{Advice, advise},
     record::Record,
-    summary::{Figures, figures, work},
+    summary::{Figures, figures},
+    work::{Work, remark},
 };
 
 /// A run with all that is said about it.
@@ -28,7 +29,7 @@ impl Told {
         let figures = figures(&record);
         let label = |name: &str| record.label(name).to_owned();
         let (processors, memory) = (record.environment.processors, record.environment.memory_mib as f64);
-        let advice = advise(&figures, &label, &|name| work(&record, name), processors, memory);
+        let advice = advise(&figures, &label, processors, memory);
         Self { record, figures, advice }
     }
 
@@ -43,10 +44,20 @@ impl Told {
         names
     }
 
+    /// What has to be known before some contestants are compared with others.
+    pub fn remarks(&self) -> Vec<String> {
+        self.contestants().into_iter().filter_map(|name| remark(&self.record, name)).collect()
+    }
+
+    /// Whether a contestant's figures may be compared with those of others.
+    pub fn is_ranked(&self, contestant: &str) -> bool {
+        Work::of(&self.record, contestant).is_ranked()
+    }
+
     /// The run in up to three sentences.
     pub fn summary(&self) -> Vec<String> {
         let best = |name: &str| {
-            let own = self.figures.iter().filter(|one| one.point.contestant == name);
+            let own = self.figures.iter().filter(|one| one.point.contestant == name && self.is_ranked(name));
             own.max_by(|a, b| a.items_per_second.total_cmp(&b.items_per_second))
         };
         let mut said = Vec::new();

@@ -3,10 +3,7 @@
 use std::fmt::Write as _;
 
 use super::Told;
-use crate::{
-    plot::short,
-    summary::{Figures, Work, work},
-};
+use crate::{plot::short, summary::Figures};
 
 /// Names and values of the columns.
 pub(super) const HEADS: [&str; 12] = [
@@ -27,7 +24,9 @@ pub(super) const HEADS: [&str; 12] = [
 pub(super) fn cells(told: &Told, one: &Figures) -> [String; 12] {
     let point = &one.point;
     let mut loader = told.record.label(&point.contestant).to_owned();
-    if work(&told.record, &point.contestant) == Work::Other {
+    // A ratio to other work would be a rank.
+    let ranked = told.is_ranked(&point.contestant);
+    if !ranked {
         loader.push_str(" (other work)");
     }
     [
@@ -36,8 +35,8 @@ pub(super) fn cells(told: &Told, one: &Figures) -> [String; 12] {
         point.batch.to_string(),
         if point.step == "none" { String::new() } else { point.step.clone() },
         short(one.items_per_second),
-        format!("{:.0} %", 100.0 * one.spread),
-        one.against.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+        one.spread.map_or_else(String::new, |spread| format!("{:.0} %", 100.0 * spread)),
+        one.against.filter(|_| ranked).map_or_else(String::new, |ratio| format!("{ratio:.2}")),
         seconds(one.first),
         seconds(one.wait / 1e3),
         seconds(one.wait_p99 / 1e3),
@@ -73,6 +72,9 @@ pub fn markdown(told: &Told) -> String {
         let _ = writeln!(text, "| {} |", cells(told, one).join(" | "));
     }
     let _ = writeln!(text);
+    for remark in told.remarks() {
+        let _ = writeln!(text, "{remark}.\n");
+    }
     for one in &told.advice {
         let because = if one.because.is_empty() { String::new() } else { format!(" ({})", one.because) };
         let _ = writeln!(text, "- {}{because}", one.text);
@@ -84,14 +86,14 @@ pub fn markdown(told: &Told) -> String {
 pub fn csv(told: &Told) -> String {
     let mut text = String::from(
         "study,variant,scale,contestant,workers,batch,prefetch,pin,step,repeats,items_per_s,spread,mb_per_s,total_s,first_s,\
-         wait_ms,wait_p99_ms,idle,processors,memory_mb,foreign,times_torch\n",
+         wait_ms,wait_p99_ms,idle,processors,memory_mb,foreign,times_torch,ranked\n",
     );
     let job = &told.record.job;
     for one in &told.figures {
         let point = &one.point;
         let _ = writeln!(
             text,
-            "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
+            "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
             job.study,
             job.variant,
             job.scale,
@@ -103,7 +105,7 @@ pub fn csv(told: &Told) -> String {
             point.step,
             one.repeats,
             one.items_per_second,
-            one.spread,
+            one.spread.map_or_else(String::new, |spread| spread.to_string()),
             one.mb_per_second,
             one.total,
             one.first,
@@ -113,7 +115,8 @@ pub fn csv(told: &Told) -> String {
             one.processors,
             one.memory,
             one.foreign,
-            one.against.map_or_else(String::new, |ratio| ratio.to_string())
+            one.against.map_or_else(String::new, |ratio| ratio.to_string()),
+            told.is_ranked(&point.contestant)
         );
     }
     text

@@ -2,7 +2,8 @@
 
 A module has ``LABEL`` (its name in tables), ``PACKAGES`` (what must be installed), ``STUDIES`` (the studies it can
 run), ``WORKERS`` (what its workers are: ``processes`` or ``threads``), and ``open(prepared, request)``, which gives
-a function that begins an epoch.
+a function that begins an epoch. One that does other work than the reference says in ``DIFFERS`` what it does, in
+words that can follow its name.
 """
 
 #: Studies that any loader of Python datasets can run.

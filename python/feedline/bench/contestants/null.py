@@ -14,6 +14,7 @@ LABEL = "nothing"
 PACKAGES = ["feedline", "torch"]
 STUDIES = ALL
 WORKERS = "threads"
+DIFFERS = "loads nothing: it hands out one finished batch again and again"
 
 
 def open(prepared: Prepared, request: Request) -> Callable[[], Iterable[Any]]:

@@ -15,6 +15,9 @@ LABEL = "WebDataset"
 PACKAGES = ["webdataset", "torch"]
 STUDIES = ["images", "cells"]
 WORKERS = "processes"
+DIFFERS = (
+    "reads shards that were written before the clock started; with workers, batches come in another order"
+)
 
 #: A worker reads whole shards.
 SHARDS = 32
