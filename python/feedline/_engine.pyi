@@ -13,6 +13,7 @@ __all__ = [
     "Hold",
     "Kept",
     "Lent",
+    "Places",
     "Seat",
     "SharedCache",
     "TextCrew",

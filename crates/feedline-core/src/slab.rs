@@ -123,7 +123,7 @@ impl Slab {
         let began = Instant::now();
         // In the middle, because a slab need not begin where a huge page does.
         // SAFETY: the slab is new, and nobody else has it.
-        unsafe { self.start.as_ptr().add(self.len / 2).write_volatile(0) };
+        unsafe { self.start.as_ptr().wrapping_add(self.len / 2).write_volatile(0) };
         let is_quick = began.elapsed() <= QUICK;
         if !is_quick {
             let _ = advise(Advice::LinuxNoHugepage);
