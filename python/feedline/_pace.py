@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 #: Batches that wait to be delivered may take so many bytes, where no window was asked for.
 DEPTH_BYTES = 192 << 20
 
+#: The same, if threads make them without Python: they are woken at once, so that one batch ready is as good as many.
+NATIVE_DEPTH_BYTES = 96 << 20
+
 #: And so many while one of them is held up and the others run ahead of it.
 AHEAD_BYTES = 1 << 30
 
@@ -106,7 +109,8 @@ class Pace:
         self._prefetch_factor = prefetch_factor
         self._learned = learned
         # What batches on their way may take; less, where memory is short.
-        self._depth_bytes, self._ahead_bytes = DEPTH_BYTES, AHEAD_BYTES
+        self._most_deep = NATIVE_DEPTH_BYTES if native else DEPTH_BYTES
+        self._depth_bytes, self._ahead_bytes = self._most_deep, AHEAD_BYTES
         self.set_workers(workers)
         self._size = 0
         self.extra = 0
@@ -132,7 +136,7 @@ class Pace:
 
     def set_memory(self, free: int) -> None:
         """So many bytes are left in all; batches that wait are not what should take them."""
-        self._depth_bytes = min(DEPTH_BYTES, free // 8)
+        self._depth_bytes = min(self._most_deep, free // 8)
         self._ahead_bytes = min(AHEAD_BYTES, free // 4)
 
     def window(self, in_rows: bool) -> int:

@@ -3,7 +3,10 @@
 //! A pure function of the figures. It speaks of one contestant at a time, because what limits one loader need not
 //! limit another on the same data.
 
-use crate::{plot::short, summary::Figures};
+use crate::{
+    plot::short,
+    summary::{FOREIGN, Figures},
+};
 
 /// What limits a loader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +79,10 @@ pub fn bottleneck(own: &[&Figures], processors: f64) -> (Bottleneck, String) {
     if best.processors > 0.8 * processors {
         let why = format!("{:.1} of {processors:.0} processors are busy", best.processors);
         return (Bottleneck::Computing, why);
+    }
+    if best.foreign > FOREIGN {
+        // Whoever waits may have waited for a processor.
+        return (Bottleneck::Unclear, format!("others used {:.0} % of the processors", 100.0 * best.foreign));
     }
     let each = best.processors / best.point.workers.max(1) as f64;
     if each < 0.5 {
@@ -303,6 +310,14 @@ mod tests {
         ] {
             assert_eq!(made.limit(), expected, "wait {} compute {}", made.wait, made.compute);
         }
+    }
+
+    #[test]
+    fn whoever_shares_the_processors_with_others_is_not_said_to_wait_for_storage() {
+        let mut figures = Made { wait: 10e-3, ..PLAIN }.at(2);
+        assert_eq!(bottleneck(&[&figures], 2.0).0, Bottleneck::Waiting);
+        figures.foreign = 0.5;
+        assert_eq!(bottleneck(&[&figures], 2.0).0, Bottleneck::Unclear);
     }
 
     #[test]

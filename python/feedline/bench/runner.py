@@ -129,6 +129,8 @@ def run(request: Request, lines: Lines) -> dict[str, Any]:
             record = Path(ending.enter_context(tempfile.TemporaryDirectory())) / "samples"
             prepared = replace(prepared, dataset=Recorded(prepared.dataset, record))
         try:
+            if not getattr(contestant, "DECODES", False) and hasattr(prepared.load, "import_all"):
+                prepared.load.import_all()
             opened = contestant.open(prepared, request)
         except ImportError as error:
             raise MissingError(f"pip install {' '.join(contestant.PACKAGES)} ({error})") from error

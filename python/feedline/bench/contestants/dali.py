@@ -13,6 +13,7 @@ LABEL = "DALI (CPU)"
 PACKAGES = ["nvidia-dali-cuda130"]
 STUDIES = ["cells", "images"]
 WORKERS = "threads"
+DECODES = True
 
 
 def open(prepared: Prepared, request: Request) -> Callable[[], Iterable[Any]]:

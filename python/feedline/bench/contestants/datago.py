@@ -17,6 +17,7 @@ LABEL = "datago"
 PACKAGES = ["datago", "torch"]
 STUDIES = ["images"]
 WORKERS = "threads"
+DECODES = True
 DIFFERS = (
     "resizes to 224 x 224 at once, where the others resize to 256 and cut the middle out, and keeps no order"
 )

@@ -15,6 +15,7 @@ LABEL = "FFCV"
 PACKAGES = ["ffcv"]
 STUDIES = ["images"]
 WORKERS = "threads"
+DECODES = True
 DIFFERS = "decodes files that its writer has encoded anew; its pipeline is compiled before the clock starts"
 
 

@@ -16,6 +16,7 @@ LABEL = "feedline, native"
 PACKAGES = ["feedline", "torch"]
 STUDIES = ["images", "cells", "text", "volumes"]
 WORKERS = "threads"
+DECODES = True
 
 
 def open(prepared: Prepared, request: Request) -> Callable[[], Iterable[Any]]:

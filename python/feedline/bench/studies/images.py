@@ -37,20 +37,27 @@ class Photograph:
     """Decoded by Pillow, changed by torchvision, as most people do it."""
 
     def __init__(self, train: bool) -> None:
+        self.train = train
+        self.transform: Any = None
+
+    def import_all(self) -> None:
+        """Before workers are started: each would do it again for itself."""
+        from PIL import Image
         from torchvision import transforms
 
         cut = (
             [transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip()]
-            if train
+            if self.train
             else [transforms.Resize(256), transforms.CenterCrop(224)]
         )
         self.transform = transforms.Compose([*cut, transforms.ToTensor(), transforms.Normalize(MEAN, STD)])
+        self.open = Image.open
 
     def __call__(self, path: Any) -> Any:
         """Load one."""
-        from PIL import Image
-
-        with Image.open(path) as image:
+        if self.transform is None:
+            self.import_all()
+        with self.open(path) as image:
             return self.transform(image.convert("RGB"))
 
 
