@@ -6,14 +6,20 @@ itself, which shows that a test asserts what torch really does.
 
 What a test leaves behind is collected before the next one: torch's iterators, for one, wait for their workers when
 they die, and that would happen in whatever thread of a later test looks for garbage.
+
+A shell that starts the suite in the background has it ignore Ctrl-C, and every process it starts would inherit that:
+so the interrupt is made to work first.
 """
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
 import torch.utils.data
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SUBJECT_IS_TORCH = os.environ.get("FEEDLINE_PARITY_SUBJECT", "feedline") == "torch"
 

@@ -14,10 +14,10 @@ use crate::{
     request::Memory,
 };
 
-/// Looking at a process's memory makes the kernel walk through it; so this long between two looks, and two hundred
-/// times as long as a processor was busy with one.
+/// Looking at a process's memory makes the kernel walk through it; so there is this long between two looks at least, and
+/// one part in so many of the time may be spent on them.
 const BETWEEN: Duration = Duration::from_millis(250);
-const REST: u32 = 200;
+const SHARE: u32 = 200;
 
 /// A thread that looks at a process tree now and then, and when it is asked to.
 pub(crate) struct Monitor {
@@ -76,22 +76,27 @@ impl Monitor {
 fn watch(root: u32, asked: &Receiver<Ask>) -> Seen {
     let gpu = Watch::find();
     let (mut start, mut seen, mut gpus) = (Instant::now(), Seen::default(), Vec::<Look>::new());
-    let mut rest = BETWEEN;
+    let (mut rest, mut cost) = (BETWEEN, Cost::default());
     loop {
         match asked.recv_timeout(rest) {
             Ok(Ask::Forget) => {
-                (start, seen) = (Instant::now(), Seen::default());
+                (start, seen, rest) = (Instant::now(), Seen::default(), BETWEEN);
                 gpus.clear();
             }
             // The process waits, so what this costs is nobody's.
             Ok(Ask::Look(_done)) => seen.memory.push(tree(root).into_iter().map(pss_mb).sum()),
             Err(RecvTimeoutError::Timeout) => {
                 let began = processor_time();
-                seen.memory.push(tree(root).into_iter().map(pss_mb).sum());
+                let spent = || processor_time().saturating_sub(began);
+                let processes = tree(root);
+                let resident = processes.iter().copied().map(resident_mb).sum();
                 gpus.extend(gpu.as_ref().map(Watch::look));
-                let took = processor_time().saturating_sub(began);
-                seen.looking += took;
-                rest = BETWEEN.max(took * REST);
+                if cost.wait(seen.looking + spent(), resident, start.elapsed()).is_zero() {
+                    seen.memory.push(processes.into_iter().map(pss_mb).sum());
+                    cost.learn(spent(), resident);
+                }
+                seen.looking += spent();
+                rest = BETWEEN.max(cost.wait(seen.looking, resident, start.elapsed()));
             }
             Err(RecvTimeoutError::Disconnected) => break,
         }
@@ -99,6 +104,24 @@ fn watch(root: u32, asked: &Receiver<Ask>) -> Seen {
     seen.total = start.elapsed();
     seen.gpus = gpu.map(|gpu| gpu.summary(&gpus));
     seen
+}
+
+/// What a look takes: longer, the more memory there is to walk through.
+#[derive(Default)]
+struct Cost {
+    second_per_mb: f64,
+}
+
+impl Cost {
+    fn learn(&mut self, took: Duration, resident_mb: f64) {
+        self.second_per_mb = took.as_secs_f64() / resident_mb.max(1.0);
+    }
+
+    /// How long to wait until one more look is within its share of the time, after so much was spent on others.
+    fn wait(&self, spent: Duration, resident_mb: f64, elapsed: Duration) -> Duration {
+        let next = Duration::from_secs_f64(self.second_per_mb * resident_mb);
+        ((spent + next) * SHARE).saturating_sub(elapsed)
+    }
 }
 
 /// How long a processor has been busy with this thread.
@@ -128,6 +151,13 @@ fn tree(root: u32) -> Vec<u32> {
         at += 1;
     }
     found
+}
+
+/// The pages of a process, shared ones with each that has them: dear to split, cheap to count.
+fn resident_mb(pid: u32) -> f64 {
+    let counts = fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
+    let pages = counts.split_whitespace().nth(1).and_then(|pages| pages.parse::<f64>().ok()).unwrap_or(0.0);
+    pages * rustix::param::page_size() as f64 / f64::from(1 << 20)
 }
 
 fn pss_mb(pid: u32) -> f64 {
@@ -171,7 +201,20 @@ mod tests {
         let own = std::process::id();
         assert_eq!(tree(own)[0], own);
         assert!(pss_mb(own) > 0.1);
-        assert_eq!(pss_mb(u32::MAX), 0.0);
+        assert!(resident_mb(own) >= pss_mb(own));
+        assert_eq!((pss_mb(u32::MAX), resident_mb(u32::MAX)), (0.0, 0.0));
+    }
+
+    #[test]
+    fn looks_stay_within_their_share_of_the_time() {
+        let seconds = Duration::from_secs_f64;
+        let mut cost = Cost::default();
+        assert_eq!(cost.wait(seconds(0.0), 100.0, seconds(0.25)), Duration::ZERO, "nothing is known yet");
+        cost.learn(seconds(0.002), 100.0);
+        // Eight more processes were started since: 18 ms, which are one part of 3.6 s.
+        assert_eq!(cost.wait(seconds(0.0), 900.0, seconds(0.25)), seconds(3.35));
+        assert_eq!(cost.wait(seconds(0.0), 900.0, seconds(3.6)), Duration::ZERO);
+        assert_eq!(cost.wait(seconds(0.018), 900.0, seconds(3.6)), seconds(3.6));
     }
 
     #[test]
