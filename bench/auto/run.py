@@ -4,6 +4,8 @@
     python bench/auto/run.py idle delay                 # a step 1.1 times as long as loading: does the consumer wait?
     python bench/auto/run.py changes                    # dearer items, a shorter step, half of the processors
     python bench/auto/run.py ranks                      # two processes at once
+    python bench/auto/run.py best python --kind thread  # threads that wait for each other: does it settle?
+    python bench/auto/run.py tiny                       # batches of microseconds, beside loading inline
 
 Every measurement is a process of its own, and settings take turns, because machines change their speed within
 seconds: what is compared are ratios of neighbours. Output is JSON, to ``--out``.
@@ -15,6 +17,7 @@ import argparse
 import json
 import mmap
 import os
+import socket
 import statistics
 import struct
 import subprocess
@@ -25,8 +28,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-STUDIES = ("delay", "images", "cells", "text", "volumes", "tiny", "compute")
-GRID: dict[str, tuple[int, ...]] = {"delay": (0, 2, 8, 32, 64), "compute": (0, 1, 2, 3, 4), "tiny": (0, 1, 2)}
+STUDIES = ("delay", "images", "cells", "text", "volumes", "tiny", "compute", "python")
+GRID: dict[str, tuple[int, ...]] = {
+    "delay": (0, 2, 8, 32, 64),
+    "compute": (0, 1, 2, 3, 4),
+    "python": (0, 1, 2, 4),
+    "tiny": (0, 1, 2),
+}
 USUAL = (0, 1, 2, 4)
 
 
@@ -90,7 +98,7 @@ def dataset_of(point: Point, costs: Costs) -> tuple[Any, Any]:
     """The dataset and how it is collated."""
     if point.study == "tiny":
         return list(range(2_000_000)), None
-    if point.study == "compute":
+    if point.study in ("compute", "python"):
         return Made(costs, 0.0, 0.0005), None
     if point.study == "delay":
         return Made(costs, 0.01, 0.0), None
@@ -122,10 +130,11 @@ def measure(point: Point) -> dict[str, Any]:
         loader: Any = torch.utils.data.DataLoader(dataset, **arguments)
     else:
         loader = feedline.DataLoader(dataset, workers=point.kind, native="off", **arguments)
-    began, step, changed = time.monotonic(), point.step, False
+    ranks = Ranks(point.ranks)
+    began, step, changed, going = time.monotonic(), point.step, False, True
     times: list[float] = []
     waits: list[float] = []
-    while time.monotonic() - began < point.seconds:
+    while going:
         iterator = iter(loader)
         while True:
             asked = time.monotonic()
@@ -135,7 +144,9 @@ def measure(point: Point) -> dict[str, Any]:
                 step *= point.step_then
                 if point.processors_then:
                     set_processors(point.processors_then)
-            if asked - began >= point.seconds or next(iterator, None) is None:
+            going = ranks.agree(asked - began < point.seconds)
+            asked = time.monotonic()
+            if not going or next(iterator, None) is None:
                 break
             got = time.monotonic()
             times.append(got - began)
@@ -143,6 +154,35 @@ def measure(point: Point) -> dict[str, Any]:
             if step:
                 time.sleep(step)
     return summary(point, times, waits, loader)
+
+
+class Ranks:
+    """Processes that train together: after each batch they wait for each other, as gradients are exchanged."""
+
+    def __init__(self, count: int) -> None:  # noqa: D107
+        self.count = count
+        if count > 1:
+            import torch.distributed
+
+            torch.distributed.init_process_group("gloo")
+
+    def agree(self, going: bool) -> bool:
+        """Whether all of them go on."""
+        if self.count == 1:
+            return going
+        import torch
+        import torch.distributed as distributed
+
+        all_go = torch.tensor([float(going)])
+        distributed.all_reduce(all_go, op=distributed.ReduceOp.MIN)
+        return bool(all_go.item())
+
+
+def free_port() -> int:
+    """One that nobody listens on."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
 
 
 def set_processors(count: int) -> None:
@@ -186,11 +226,14 @@ def summary(point: Point, times: list[float], waits: list[float], loader: Any) -
 
 def run(point: Point) -> dict[str, Any]:
     """In a process of its own (or several at once, whose rates are added)."""
-    environment = dict(os.environ, LOCAL_WORLD_SIZE=str(point.ranks))
+    # What torchrun would say to each.
+    count, port = str(point.ranks), str(free_port())
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count}
     command = [sys.executable, __file__, "one", json.dumps(asdict(point))]
-    processes = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) for _ in range(point.ranks)
-    ]
+    processes = []
+    for rank in map(str, range(point.ranks)):
+        environment = {**os.environ, **place, "RANK": rank, "LOCAL_RANK": rank}
+        processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, env=environment))
     outputs = [process.communicate()[0] for process in processes]
     found = [json.loads(output) for output in outputs]
     together = dict(found[0])
@@ -205,6 +248,63 @@ def run(point: Point) -> dict[str, Any]:
         flush=True,
     )
     return together
+
+
+class Floats:
+    """Numbers, of which each is a call of Python."""
+
+    def __len__(self) -> int:  # noqa: D105
+        return 2_000_000
+
+    def __getitem__(self, index: int) -> float:  # noqa: D105
+        return float(index)
+
+
+class Rows(Floats):
+    """Small tensors that are there."""
+
+    def __init__(self) -> None:  # noqa: D107
+        import torch
+
+        self.rows = list(torch.rand(4096, 8))
+
+    def __getitem__(self, index: int) -> Any:  # noqa: D105
+        return self.rows[index % 4096]
+
+
+def tiny(seconds: float, repeats: int) -> dict[str, Any]:
+    """Batches of microseconds: auto and inline take turns in one process, of which auto has settled before."""
+    import feedline
+
+    def rate(loader: Any, seconds: float) -> float:
+        began, batches = time.perf_counter(), 0
+        for _ in loader:
+            batches += 1
+            if batches % 64 == 0 and time.perf_counter() - began > seconds:
+                break
+        return batches / (time.perf_counter() - began)
+
+    cases: dict[str, tuple[Any, int]] = {
+        "32 numbers of a list": (list(range(2_000_000)), 32),
+        "32 numbers": (Floats(), 32),
+        "128 numbers": (Floats(), 128),
+        "128 rows of 8 floats": (Rows(), 128),
+    }
+    results = {}
+    for name, (dataset, batch) in cases.items():
+        auto = feedline.DataLoader(
+            dataset, batch_size=batch, num_workers="auto", persistent_workers=True, native="off"
+        )
+        inline = feedline.DataLoader(dataset, batch_size=batch, num_workers=0, native="off")
+        rate(auto, 1.0)
+        pairs = [(rate(auto, seconds), rate(inline, seconds)) for _ in range(repeats)]
+        ratio = statistics.median(one / other for one, other in pairs)
+        micro = [1e6 / statistics.median(column) for column in zip(*pairs, strict=True)]
+        print(
+            f"  {name:22}: auto {micro[0]:6.2f} us, inline {micro[1]:6.2f} us, ratio {ratio:.3f}", flush=True
+        )
+        results[name] = {"auto_us": micro[0], "inline_us": micro[1], "ratio": ratio}
+    return results
 
 
 def compare(points: list[Point], repeats: int) -> dict[str, Any]:
@@ -248,15 +348,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("best", "idle", "changes", "ranks"))
+    parser.add_argument("what", choices=("best", "idle", "changes", "ranks", "tiny"))
     parser.add_argument("studies", nargs="*", help=f"of {', '.join(STUDIES)}")
     parser.add_argument("--seconds", type=float, default=12.0)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--steps", default="0", help="milliseconds, with commas between")
+    parser.add_argument("--kind", choices=("process", "thread", "auto"), default="process")
     parser.add_argument("--cache", default=str(Path(__file__).parents[2] / "target/bench/data"))
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
-    usual = {"seconds": asked.seconds, "cache": asked.cache}
+    usual = {"seconds": asked.seconds, "cache": asked.cache, "kind": asked.kind}
     results: dict[str, Any] = {}
     if asked.what == "best":
         for study in asked.studies:
@@ -283,6 +384,8 @@ def main() -> None:
             results[name] = compare(
                 grid(change.pop("study"), {**usual, **change}, torch=False), asked.repeats
             )
+    elif asked.what == "tiny":
+        results = tiny(asked.seconds / 12, asked.repeats)
     else:
         for study in asked.studies or ["compute", "delay"]:
             print(f"two ranks, {study}", flush=True)

@@ -52,8 +52,11 @@ SIGN_SHARE = 0.03
 #: How often to read what the machine has, in seconds.
 READ = 1.0
 
-#: This share of the memory that is left stays so.
+#: This share of the memory that workers hold or could stays free; where less is, some of them leave.
 RESERVE = 0.2
+
+#: If less is free than this share of what workers hold, half of them leave.
+FULL = 0.05
 
 #: How many decisions are remembered.
 REMEMBERED = 4096
@@ -111,6 +114,8 @@ class Tuning:
         self.processors = self._machine.processors()
         self.free = self._machine.memory()
         self._read_at: float | None = None
+        #: Bytes that workers may hold; `None` if what is free was read since that was decided.
+        self._allowed: int | None = None
         #: How many there may be, whatever happens.
         self.most = max(MOST, 2 * math.ceil(self.processors))
         self.workers = max(1, min(int(self.processors), self.most))
@@ -151,6 +156,7 @@ class Tuning:
             return False
         self._read_at = now
         self.processors, self.free = self._machine.processors(), self._machine.memory()
+        self._allowed = None
         return True
 
     def decide(self, now: float, seen: Totals, may_be_inline: bool) -> int:
@@ -161,7 +167,8 @@ class Tuning:
         if self.inline:
             self._look_at_inline(seen, may_be_inline)
         elif not self._go_inline(seen, row, processor, may_be_inline):
-            held = self.worker_bytes * self.workers
+            if self._allowed is None:
+                self._allowed = self._may_hold(self.worker_bytes * self.workers)
             self.workers = self.tuner.decide(
                 elapsed=seen.now,
                 rows=float(seen.taken or seen.made),
@@ -170,12 +177,19 @@ class Tuning:
                 processor=processor,
                 bytes_per_worker=self.worker_bytes,
                 processors=self._left_by(seen),
-                bytes=held + int((1.0 - RESERVE) * self.free),
+                bytes=self._allowed,
                 workers=self.most,
             )
         self.changes += self.now != before
         self._record(now, seen, row, processor)
         return self.now
+
+    def _may_hold(self, held: int) -> int:
+        """Bytes that workers may hold, which hold so many now."""
+        if self.free > FULL * held:
+            return int((1.0 - RESERVE) * (held + self.free))
+        # Hardly any is left, and it is not known how much is missing. Whether half was enough, the next reading says.
+        return held // 2
 
     def _left_by(self, seen: Totals) -> float:
         """Processors that the training loop leaves: half of them at least, or there would be nothing to train on."""

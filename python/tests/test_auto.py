@@ -524,6 +524,40 @@ def test_no_more_workers_than_memory_allows() -> None:
         assert tuning.now <= before, "what is there is not more than what is held"
 
 
+class Full(Still):
+    """What workers hold is missing elsewhere."""
+
+    def __init__(self, total: int, each: int) -> None:
+        super().__init__()
+        self.total, self.each, self.workers = total, each, 0
+
+    def memory(self) -> int:
+        return max(0, self.total - self.workers * self.each)
+
+
+def test_a_memory_limit_that_comes_nearer_is_never_passed() -> None:
+    each = 16 << 20
+    machine = Full(total=100 * each, each=each)
+    tuning = Tuning(machine)
+    tuning.worker_bytes = each
+    shop, watch = Shop(row=0.01, processor=1e-5, step=0.0), Watch(tuning, afresh=False)
+    most = []
+    for total in (100, 40, 12, 12, 30):
+        machine.total, changed = total * each, shop.total.now
+        while shop.total.now < changed + 5.0:
+            seen = shop.run(machine.workers or 1)
+            tuning.read_machine(seen.now)
+            if watch.is_due(seen.now):
+                watch.look(seen, max(1, machine.workers), 2, True)
+            machine.workers = tuning.now
+        assert machine.workers * each <= machine.total
+        most.append(machine.workers)
+    assert most[0] >= 48
+    assert 24 <= most[1] <= 40
+    assert 6 <= most[2] <= 12
+    assert most[4] > most[3], "what is given back is used"
+
+
 def test_a_try_of_fewer_ends_when_the_consumer_waits() -> None:
     tuning = Tuning(Still())
     watch = Watch(tuning, afresh=False)

@@ -37,6 +37,14 @@ const OTHER_RATE: f64 = 1.1;
 /// So often in a row a worker must be too many before it leaves, and things be others before they are believed to be.
 const PATIENCE: u32 = 3;
 
+/// A worker fewer than seem to be needed is tried after so many times that; and after every try that made the consumer
+/// wait, twice as many, up to so many doublings. Tries are what the consumer waits for when all is well.
+const BLIND: u32 = 8;
+const DOUBLINGS: u32 = 6;
+
+/// Fewer than this share of the processors' time that samples need could not make them, so they are not tried.
+const AT_LEAST: f64 = 0.95;
+
 /// Of what more workers could bring at best, this share must have come for still more to be tried; and where nearly all
 /// has come, the rate still grows.
 const GAIN: (f64, f64) = (0.25, 0.9);
@@ -87,6 +95,8 @@ pub struct Tuner {
     content: Option<usize>,
     /// How often it did not wait by chance.
     chances: u32,
+    /// How often fewer were tried and made it wait; never forgotten.
+    failures: u32,
     /// What a sample costs without others in its way, and what the consumer would take; `None` before anything was seen.
     known: Option<Known>,
     /// How often in a row there were too many workers, and everything was other than known.
@@ -121,6 +131,7 @@ impl Tuner {
             least: 1,
             content: None,
             chances: 0,
+            failures: 0,
             known: None,
             spare: 0,
             other: 0,
@@ -155,7 +166,7 @@ impl Tuner {
         // The rate of a consumer that never waits. One that does nothing else would take any.
         let demand = seen.rows / (elapsed - waited).max(1e-3 * elapsed);
         if self.is_other(seen, demand, limits) {
-            *self = Self::new(self.workers);
+            *self = Self { failures: self.failures, ..Self::new(self.workers) };
         }
         if self.other > 0 {
             // Until it is sure; but memory does not wait.
@@ -173,13 +184,14 @@ impl Tuner {
         self.workers = if self.workers > most {
             most
         } else if idle <= IDLE.0 {
-            self.fewer(needed)
+            self.fewer(needed, (AT_LEAST * known.demand * known.processor).ceil() as usize)
         } else if idle <= IDLE.1 {
             self.workers
         } else {
             self.spare = 0;
             match self.content {
                 Some(content) if content > self.workers => {
+                    self.failures = (self.failures + 1).min(DOUBLINGS);
                     // What is between is not worth another try.
                     let near = content - self.workers <= small(content);
                     self.least = self.least.max(if near { content } else { (self.workers + 1).min(needed) });
@@ -198,19 +210,20 @@ impl Tuner {
     }
 
     /// The consumer does not wait: fewer, if they have been enough for a while. Where workers are in each other's
-    /// way, samples seem to need more of them than they do; so after a longer while fewer are tried all the same.
-    fn fewer(&mut self, needed: usize) -> usize {
+    /// way, samples seem to need more of them than they do; so after a longer while fewer are tried all the same, unless
+    /// they could not do it with a processor each.
+    fn fewer(&mut self, needed: usize, fewest: usize) -> usize {
         self.content = Some(self.workers);
-        self.spare += 1;
+        self.spare = self.spare.saturating_add(1);
         let (enough, patience) = if needed < self.workers {
             (needed.max(self.workers.div_ceil(2)), PATIENCE)
         } else if self.chances < PATIENCE {
-            (self.workers.saturating_sub(small(self.workers)).max(1), 2 * PATIENCE)
+            (self.workers.saturating_sub(small(self.workers)).max(1), BLIND * PATIENCE)
         } else {
             return self.workers;
         };
-        let enough = enough.max(self.least);
-        if enough >= self.workers || self.spare < patience {
+        let enough = enough.max(self.least).max(fewest);
+        if enough >= self.workers || self.spare < patience << self.failures {
             return self.workers;
         }
         self.spare = 0;
@@ -455,6 +468,37 @@ mod tests {
         assert!(run(&mut tuner, &pipeline, 30, &tight).iter().all(|workers| *workers <= 10));
         let tighter = Limits { bytes: 3 << 20, ..LIMITS };
         assert!(run(&mut tuner, &pipeline, 1, &tighter)[0] <= 3);
+    }
+
+    #[test]
+    fn a_try_that_cannot_do_is_not_made() {
+        // Two workers are busy for nine tenths of the time with what needs a processor: one could not do it.
+        let pipeline = Pipeline {
+            processor: 5e-4,
+            waiting: 0.0,
+            step: 2.75e-4,
+            processors: 2.0,
+            storage: f64::INFINITY,
+        };
+        let workers = run(&mut Tuner::new(2), &pipeline, 2000, &limits(&pipeline));
+        assert!(workers.iter().all(|workers| *workers >= 2), "{workers:?}");
+    }
+
+    #[test]
+    fn tries_of_fewer_get_rarer() {
+        // 58 are needed, and only waiting shows that 54 are not enough.
+        let pipeline = Pipeline {
+            processor: 1e-6,
+            waiting: 0.01,
+            step: 0.01 / 58.0,
+            processors: 2.0,
+            storage: f64::INFINITY,
+        };
+        let mut tuner = Tuner::new(58);
+        let workers = run(&mut tuner, &pipeline, 4000, &limits(&pipeline));
+        let short = |part: &[usize]| part.iter().filter(|workers| **workers < 58).count();
+        assert!(short(&workers[..400]) <= 4, "{workers:?}");
+        assert!(short(&workers[400..]) <= 6, "{workers:?}");
     }
 
     #[test]
