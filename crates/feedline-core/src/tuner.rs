@@ -31,16 +31,19 @@ const AS_GOOD: f64 = 0.98;
 /// Costs and demands that differ by this factor are others.
 const OTHER: f64 = 1.5;
 
-/// Rates that differ by this factor are, if nothing was changed.
+/// A rate that falls by this factor is another, if nothing was changed; but it may be only the machine's. So every time that
+/// this was believed, it must last twice as long to be believed again, up to so many doublings.
 const OTHER_RATE: f64 = 1.1;
+const ALARMS: u32 = 4;
 
 /// So often in a row a worker must be too many before it leaves, and things be others before they are believed to be.
 const PATIENCE: u32 = 3;
 
-/// A worker fewer than seem to be needed is tried after so many times that; and after every try that made the consumer
-/// wait, twice as many, up to so many doublings. Tries are what the consumer waits for when all is well.
-const BLIND: u32 = 8;
-const DOUBLINGS: u32 = 6;
+/// A worker fewer than seem to be needed is tried after so many times that; after every try that made the consumer
+/// wait, four times as many, up to so often. Tries are what the consumer waits for when all is well.
+const BLIND: u32 = 2;
+const RARER: u32 = 4;
+const FAILURES: u32 = 4;
 
 /// Fewer than this share of the processors' time that samples need could not make them, so they are not tried.
 const AT_LEAST: f64 = 0.95;
@@ -95,13 +98,17 @@ pub struct Tuner {
     content: Option<usize>,
     /// How often it did not wait by chance.
     chances: u32,
-    /// How often fewer were tried and made it wait; never forgotten.
+    /// How often fewer were tried and made it wait.
     failures: u32,
+    /// How often it was believed that things are other for nothing but the rate.
+    alarms: u32,
     /// What a sample costs without others in its way, and what the consumer would take; `None` before anything was seen.
     known: Option<Known>,
-    /// How often in a row there were too many workers, and everything was other than known.
+    /// How often in a row there were too many workers, and everything was other than known, and the rate
+    /// lower.
     spare: u32,
     other: u32,
+    slower: u32,
     /// How often in a row nothing was changed.
     stayed: u32,
 }
@@ -109,6 +116,8 @@ pub struct Tuner {
 #[derive(Clone, Copy, Debug)]
 struct Tried {
     rate: f64,
+    /// The rate that it should not fall below without a reason: what it was first, or has been since.
+    usual: f64,
     row: f64,
     processor: f64,
 }
@@ -132,9 +141,11 @@ impl Tuner {
             content: None,
             chances: 0,
             failures: 0,
+            alarms: 0,
             known: None,
             spare: 0,
             other: 0,
+            slower: 0,
             stayed: 0,
         }
     }
@@ -166,16 +177,23 @@ impl Tuner {
         // The rate of a consumer that never waits. One that does nothing else would take any.
         let demand = seen.rows / (elapsed - waited).max(1e-3 * elapsed);
         if self.is_other(seen, demand, limits) {
-            *self = Self { failures: self.failures, ..Self::new(self.workers) };
+            let mut anew = Self::new(self.workers);
+            if self.other < PATIENCE {
+                // Samples still cost what they do with nobody in their way.
+                anew.known = self.known;
+                anew.alarms = (self.alarms + 1).min(ALARMS);
+                anew.failures = self.failures;
+            }
+            *self = anew;
         }
-        if self.other > 0 {
+        if self.other > 0 || (1..PATIENCE).contains(&self.slower) {
             // Until it is sure; but memory does not wait.
             self.workers = self.workers.min(held(seen, limits));
             return;
         }
         let known = self.learn(seen, demand, limits);
         let (row, processor) = (seen.row.as_secs_f64(), seen.processor.as_secs_f64());
-        self.note(Tried { rate, row, processor });
+        self.note(Tried { rate, usual: rate, row, processor });
         // So many would use all processors, if so many use what they do now.
         let full = self.workers as f64 * limits.processors / (rate * processor).max(1e-9);
         let most = most(seen, &known, limits).min(self.workers.max(full.ceil() as usize));
@@ -191,7 +209,7 @@ impl Tuner {
             self.spare = 0;
             match self.content {
                 Some(content) if content > self.workers => {
-                    self.failures = (self.failures + 1).min(DOUBLINGS);
+                    self.failures = (self.failures + 1).min(FAILURES);
                     // What is between is not worth another try.
                     let near = content - self.workers <= small(content);
                     self.least = self.least.max(if near { content } else { (self.workers + 1).min(needed) });
@@ -223,7 +241,7 @@ impl Tuner {
             return self.workers;
         };
         let enough = enough.max(self.least).max(fewest);
-        if enough >= self.workers || self.spare < patience << self.failures {
+        if enough >= self.workers || self.spare < patience * RARER.pow(self.failures) {
             return self.workers;
         }
         self.spare = 0;
@@ -276,6 +294,7 @@ impl Tuner {
             return;
         };
         let moved = f64::midpoint(1.0, seen.rate / tried.rate);
+        tried.usual += (seen.rate - tried.usual).max(0.0) / 4.0;
         tried.row += (seen.row - tried.row) / 2.0;
         tried.processor += (seen.processor - tried.processor) / 2.0;
         self.tried.values_mut().for_each(|tried| tried.rate *= moved);
@@ -293,22 +312,23 @@ impl Tuner {
     fn is_other(&mut self, seen: &Seen, demand: f64, limits: &Limits) -> bool {
         let Some(known) = self.known else { return false };
         let apart = |one: f64, other: f64| one > OTHER * other || other > OTHER * one;
+        let tried = self.tried.get(&self.workers);
         // With another number of workers, others may be in the way of a sample.
-        let costs = self.tried.get(&self.workers).is_some_and(|tried| {
+        let costs = tried.is_some_and(|tried| {
             let (row, processor) = (seen.row.as_secs_f64(), seen.processor.as_secs_f64());
-            let rate = seen.rows / seen.elapsed.as_secs_f64() / tried.rate;
-            // Of a consumer that waits, the rate is what loading makes it.
-            let waits = seen.waited.as_secs_f64() > IDLE.1 * seen.elapsed.as_secs_f64();
-            apart(row, tried.row)
-                || (processor - tried.processor).abs() > (OTHER - 1.0) * tried.row
-                || (waits && !(1.0 / OTHER_RATE..=OTHER_RATE).contains(&rate))
+            apart(row, tried.row) || (processor - tried.processor).abs() > (OTHER - 1.0) * tried.row
         });
+        // Of a consumer that waits, the rate is what loading makes it.
+        let waits = seen.waited.as_secs_f64() > IDLE.1 * seen.elapsed.as_secs_f64();
+        let slower = waits
+            && tried.is_some_and(|tried| seen.rows / seen.elapsed.as_secs_f64() * OTHER_RATE < tried.usual);
         // Beyond what could ever be loaded, it does not matter how much would be taken.
         let takes =
             apart(demand, known.demand) && demand.min(known.demand) * known.row < 4.0 * self.workers as f64;
         let other = costs || takes || apart(limits.processors, known.processors);
         self.other = if other { self.other + 1 } else { 0 };
-        self.other >= PATIENCE
+        self.slower = if other || slower { self.slower + 1 } else { 0 };
+        self.other >= PATIENCE || self.slower >= PATIENCE << self.alarms
     }
 
     /// Samples cost what the cheapest do: the rest of their time, others were in their way.
@@ -501,6 +521,20 @@ mod tests {
         assert!(short(&workers[400..]) <= 6, "{workers:?}");
     }
 
+    /// Threads that all want to run Python: no number of them makes more than one does, and each seems to wait.
+    fn python(workers: usize, noise: f64) -> Seen {
+        let rate = noise * if workers == 1 { 2000.0 } else { 1900.0 };
+        let row = Duration::from_secs_f64(workers as f64 / rate);
+        Seen {
+            elapsed: Duration::from_millis(100),
+            rows: rate / 10.0,
+            waited: Duration::from_millis(99),
+            row,
+            processor: Duration::from_secs_f64(1.0 / 2000.0).min(row),
+            bytes_per_worker: 1 << 20,
+        }
+    }
+
     #[test]
     fn nothing_seen_changes_nothing() {
         let mut tuner = Tuner::new(3);
@@ -534,6 +568,22 @@ mod tests {
             for number in &workers[20..] {
                 prop_assert!(pipeline.rate(*number) >= 0.95 * top, "{:?}: {} of {}", workers, pipeline.rate(*number), top);
             }
+        }
+
+        #[test]
+        fn threads_that_wait_for_each_other_settle(noise in prop::collection::vec(0.9..1.11f64, 300), slow in 1usize..20) {
+            let (mut tuner, mut level) = (Tuner::new(2), 1.0);
+            let workers: Vec<usize> = (0..300)
+                .map(|number| {
+                    // The machine's own changes last for a while.
+                    if number % slow == 0 {
+                        level = noise[number];
+                    }
+                    tuner.decide(&python(tuner.workers(), level * noise[number]), &LIMITS)
+                })
+                .collect();
+            let changes = workers[100..].windows(2).filter(|pair| pair[0] != pair[1]).count();
+            prop_assert!(changes <= 12, "{:?}", workers);
         }
 
         #[test]
