@@ -14,6 +14,9 @@ unexport MAKEFLAGS MFLAGS
 # A target directory set in the environment would move the binaries that the targets below run.
 export CARGO_TARGET_DIR := $(CURDIR)/target
 export PATH := $(CURDIR)/.tools/bin:$(PATH)
+# Properties are tried with the same random cases each time, so that a change is what a failure means;
+# `make test-rust PROPTEST_RNG_SEED=$$RANDOM PROPTEST_CASES=100000` looks for others.
+export PROPTEST_RNG_SEED ?= 2017
 
 feedline := target/release/feedline
 burn := target/peers/release/feedline-peer-burn

@@ -107,7 +107,7 @@ def dataset_of(point: Point, costs: Costs) -> tuple[Any, Any]:
     from feedline.bench.request import Request
 
     study = import_module(f"feedline.bench.studies.{point.study}")
-    request = Request(point.study, "feedline", batch=point.batch, batches=200, cache=point.cache)
+    request = Request(point.study, "feedline", batch=point.batch, batches=2000, cache=point.cache)
     prepared = study.prepare(request, lambda _done, _of: None)
     return prepared.dataset, prepared.collate
 

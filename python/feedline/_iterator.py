@@ -30,7 +30,7 @@ from feedline._demand import Demand
 from feedline._engine import Board, Collected, Hold
 from feedline._failure import Failed, OwnError, Raise, failure
 from feedline._hand import NOT_MADE, Hand
-from feedline._machine import private_bytes
+from feedline._machine import Private
 from feedline._order import Order, views
 from feedline._pace import Pace
 from feedline._place import Place, Placed
@@ -127,6 +127,7 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         self._seats = self._num_workers
         # If it changes by itself: when to look, and with what the consumer makes batches where workers do not pay.
         self._watch: Watch | None = None
+        self._private: Private | None = None
         self._hand: Hand | None = None
         self._stretch = Stretch()
         self._inline = False
@@ -326,7 +327,10 @@ class WorkerIter(Placed, _MultiProcessingDataLoaderIter):
         learned = self._learned
         held = learned.structure.bytes(rows) if learned.structure else learned.parcel_bytes
         if isinstance(self._team, Processes) and self._team.members:
-            held += private_bytes(next(iter(self._team.members.values())).pid)
+            pid = next(iter(self._team.members.values())).pid
+            if self._private is None or self._private.pid != pid:
+                self._private = Private(pid)
+            held += self._private.bytes(now)
         tuning.worker_bytes = held
 
     def _next_own(self) -> Any:

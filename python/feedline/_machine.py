@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -89,6 +90,34 @@ class Machine:
         with suppress(OSError):
             return path.read_text()
         return ""
+
+
+class Private:
+    """Memory that a process shares with nobody, as it was lately.
+
+    To read it takes the system milliseconds for each gigabyte that the process has mapped, so it is read again when
+    the process has grown by an eighth, or after two thousand times as long as reading took.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._bytes = self._resident = 0
+        self._due = 0.0
+
+    def bytes(self, now: float) -> int:
+        """How much it is; 0 if nobody says."""
+        resident = self._read_resident()
+        if now < self._due and resident <= 1.125 * self._resident:
+            return self._bytes
+        began = time.monotonic()
+        self._bytes, self._resident = private_bytes(self.pid), resident
+        self._due = now + 2000 * (time.monotonic() - began)
+        return self._bytes
+
+    def _read_resident(self) -> int:
+        with suppress(OSError, ValueError, IndexError), open(f"/proc/{self.pid}/statm") as file:
+            return int(file.read().split()[1])
+        return 0
 
 
 def private_bytes(pid: int) -> int:

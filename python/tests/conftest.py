@@ -9,6 +9,8 @@ they die, and that would happen in whatever thread of a later test looks for gar
 
 A shell that starts the suite in the background has it ignore Ctrl-C, and every process it starts would inherit that:
 so the interrupt is made to work first.
+
+Properties are tried with the same examples each time, so that a change is what a failure means.
 """
 
 import gc
@@ -16,9 +18,12 @@ import os
 import signal
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 import torch.utils.data
 
+hypothesis.settings.register_profile("same", derandomize=True)
+hypothesis.settings.load_profile("same")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SUBJECT_IS_TORCH = os.environ.get("FEEDLINE_PARITY_SUBJECT", "feedline") == "torch"
