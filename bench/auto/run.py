@@ -109,6 +109,8 @@ def dataset_of(point: Point, costs: Costs) -> tuple[Any, Any]:
     study = import_module(f"feedline.bench.studies.{point.study}")
     request = Request(point.study, "feedline", batch=point.batch, batches=2000, cache=point.cache)
     prepared = study.prepare(request, lambda _done, _of: None)
+    # A training script imports what its dataset needs before it forks; these import it with the first sample.
+    prepared.dataset[0]
     return prepared.dataset, prepared.collate
 
 
